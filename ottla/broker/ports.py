@@ -1,0 +1,92 @@
+"""What the broker asks of the world outside it: time, files, and somewhere to tell what happened.
+
+Rules live in classes that are handed these ports; the real ones stand in `posix.py`, the simulated
+ones in `ottla.testing`. Nothing below the shells imports `os`, `time`, `random` or `structlog`.
+Paths are plain strings. A failed disk call raises OSError, with errno set.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Clock(Protocol):
+    """Wall time is for timestamps and retention only; every timeout uses monotonic time."""
+
+    def monotonic_ms(self) -> int: ...
+
+    def wall_ms(self) -> int: ...
+
+
+class File(Protocol):
+    """An open file. Positions and sizes are bytes."""
+
+    path: str
+
+    def fileno(self) -> int:
+        """The descriptor, for sendfile; the simulated disk has none and raises OSError."""
+
+    def pread(self, size: int, position: int) -> bytes:
+        """Up to `size` bytes; fewer only at the end of the file."""
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        """Writes all of `data`, or raises OSError; after an error any part may be written."""
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None:
+        """Data and size are on disk when it returns (fdatasync). An OSError here is final."""
+
+    def size(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    """One file system as a log directory sees it."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Opens for reading and writing; `create` makes a missing file, and is not exclusive."""
+
+    def list(self, path: str) -> list[str]:
+        """The names in a directory, sorted."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def make_dir(self, path: str) -> None:
+        """Makes one directory; an existing one is not an error."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Replaces `new` if it is there. Durable only after sync_dir of both parents."""
+
+    def remove(self, path: str) -> None:
+        """Unlinks a file, or removes an empty directory."""
+
+    def sync_dir(self, path: str) -> None: ...
+
+    def map(self, file: File) -> memoryview:
+        """A read-only view of the whole file that shows later pwrites to it."""
+
+    def free_bytes(self, path: str) -> int: ...
+
+
+class Events(Protocol):
+    """Structured events by name; a structlog logger is one."""
+
+    def debug(self, event: str, **fields: Any) -> Any: ...
+
+    def info(self, event: str, **fields: Any) -> Any: ...
+
+    def warning(self, event: str, **fields: Any) -> Any: ...
+
+    def error(self, event: str, **fields: Any) -> Any: ...
+
+
+class Rng(Protocol):
+    """random.Random is one."""
+
+    def randrange(self, stop: int) -> int: ...
+
+    def getrandbits(self, k: int) -> int: ...
