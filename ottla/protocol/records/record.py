@@ -1,0 +1,142 @@
+"""Records read out of a batch (magic 2), one by one.
+
+    length varint | attributes int8 (0) | timestamp delta varlong | offset delta varint
+    | key length varint (-1: null), key | value length varint (-1: null), value
+    | header count varint | per header: name length varint, UTF-8 name,
+                            value length varint (-1: null), value
+
+This is the reader of consumers, tools and replays. Produce and fetch never come here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records.batch import HEADER_SIZE, TIMESTAMP_TYPE, BatchHeader, read_header
+from ottla.protocol.records.varint import read_varint, read_varlong
+
+Buffer = bytes | bytearray | memoryview
+Headers = Sequence[tuple[str, bytes | None]]
+
+# Records of one batch after decompression. Batches are at most max.message.bytes (1 MiB) on the
+# wire; 64 times that is a compression ratio which data meets rarely and a bomb exceeds.
+RECORDS_SIZE_MAX = 64 * 1024 * 1024
+
+# length, attributes, two deltas, two null lengths and a header count, one byte each
+RECORD_SIZE_MIN = 7
+
+
+class Record(NamedTuple):
+    """One record. To a builder that numbers records itself the offset means nothing."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: Headers = ()
+
+
+def payload_of(view: Buffer, header: BatchHeader, *, limit: int = RECORDS_SIZE_MAX) -> bytes:
+    """The block of records of a whole batch, decompressed; at most `limit` bytes then.
+
+    Raises CORRUPT_MESSAGE on a payload its codec cannot read, MESSAGE_TOO_LARGE above the limit,
+    UNSUPPORTED_COMPRESSION_TYPE on a codec that Kafka has not assigned.
+    """
+    payload = memoryview(view)[HEADER_SIZE:]
+    codec = header.codec
+    if codec == 0:
+        return bytes(payload)
+    # The codecs' library is loaded only by who decompresses.
+    from ottla.protocol.records.compression import decompress
+
+    return decompress(codec, payload, limit=limit)
+
+
+def iterate_records(view: Buffer, *, limit: int = RECORDS_SIZE_MAX) -> Iterator[Record]:
+    """The records of one whole batch, in order; decompressed to at most `limit` bytes.
+
+    The CRC is not checked here. Raises as `payload_of`, and INVALID_RECORD where the records do
+    not agree with the header's count or with their own lengths. Header names that are not UTF-8
+    come with replacement characters, as in Kafka's own client.
+    """
+    header = read_header(view)
+    data = payload_of(view, header, limit=limit)
+    base_offset = header.base_offset
+    base_timestamp = header.base_timestamp
+    append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE else None
+    position = 0
+    size = len(data)
+    for _ in range(header.record_count):
+        end, position, timestamp_delta, offset_delta = read_prefix(data, position, size)
+        key, position = _read_field(data, position, end)
+        value, position = _read_field(data, position, end)
+        if position < end and data[position] == 0:
+            position += 1
+            headers: Headers = ()
+        else:
+            headers, position = _read_headers(data, position, end)
+        if position != end:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "A record has bytes behind its headers")
+        yield Record(
+            base_offset + offset_delta,
+            base_timestamp + timestamp_delta if append_time is None else append_time,
+            key,
+            value,
+            headers,
+        )
+    if position != size:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, "A batch has bytes behind the records that it counts"
+        )
+
+
+def read_prefix(data: Buffer, position: int, size: int) -> tuple[int, int, int, int]:
+    """The start of one record: (end of it, position of its key length, the two deltas).
+
+    Timestamp delta first. The end is within the block; anything else raises INVALID_RECORD.
+    """
+    length, position = read_varint(data, position)
+    end = position + length
+    if length < RECORD_SIZE_MIN - 1 or end > size:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"A record claims a length of {length} bytes")
+    position += 1
+    byte = data[position]
+    if byte < 0x80:
+        timestamp_delta = (byte >> 1) ^ -(byte & 1)
+        position += 1
+    else:
+        timestamp_delta, position = read_varlong(data, position)
+    offset_delta, position = read_varint(data, position)
+    return end, position, timestamp_delta, offset_delta
+
+
+def read_field_span(data: Buffer, position: int, end: int) -> tuple[int, int]:
+    """A nullable field as (start, length), length -1 for null; it lies within the record."""
+    length, position = read_varint(data, position)
+    if length < -1 or length > end - position:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"A record's field claims {length} bytes")
+    return position, length
+
+
+def _read_field(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    position, length = read_field_span(data, position, end)
+    if length < 0:
+        return None, position
+    return data[position : position + length], position + length
+
+
+def _read_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
+    count, position = read_varint(data, position)
+    # A header is at least two bytes, so what is left bounds the count before anything is made.
+    if count < 0 or count > (end - position) // 2:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"A record claims {count} headers")
+    headers = []
+    for _ in range(count):
+        name, position = _read_field(data, position, end)
+        if name is None:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "A record's header has no name")
+        value, position = _read_field(data, position, end)
+        headers.append((name.decode(errors="replace"), value))
+    return tuple(headers), position
