@@ -41,7 +41,13 @@ class File(Protocol):
 
     def size(self) -> int: ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Closes now, or when the last pin is gone."""
+
+    def pin(self) -> None:
+        """Keeps the file open over a close, for an answer that still sends from it."""
+
+    def unpin(self) -> None: ...
 
 
 class Disk(Protocol):
@@ -71,6 +77,12 @@ class Disk(Protocol):
 
     def free_bytes(self, path: str) -> int: ...
 
+    def lock(self, path: str) -> File:
+        """Makes the file and holds it alone until close; writes nothing into it.
+
+        Raises BlockingIOError, whose strerror names the holder, if somebody else has it.
+        """
+
 
 class Events(Protocol):
     """Structured events by name; a structlog logger is one."""
@@ -87,6 +99,6 @@ class Events(Protocol):
 class Rng(Protocol):
     """random.Random is one."""
 
-    def randrange(self, stop: int) -> int: ...
+    def randrange(self, stop: int, /) -> int: ...
 
-    def getrandbits(self, k: int) -> int: ...
+    def getrandbits(self, k: int, /) -> int: ...

@@ -1,0 +1,246 @@
+"""The real disk and the real clock: the only module of the broker that opens files.
+
+Linux: a sync is fdatasync, which also writes the size when it grew; a directory is made durable by
+fsync of its descriptor. macOS has neither fdatasync nor an fsync that empties the drive's cache, so
+there both are fcntl(F_FULLFSYNC), and plain fsync on a file system that does not know it.
+Descriptors are close-on-exec: a worker process must not keep a log or a lock alive.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+import resource
+import struct
+import sys
+import time
+
+from ottla.broker.ports import Buffer, File
+
+_OPEN_FLAGS = os.O_RDWR | os.O_CLOEXEC
+_DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+# struct flock of Linux on 64 bits: type, whence, start, length (0 = to the end), pid.
+_FLOCK = struct.Struct("@hhqqi")
+
+
+class SystemClock:
+    """The machine's time, in whole milliseconds."""
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+class PosixFile:
+    """One descriptor. Positional calls only, so that threads may share it.
+
+    Pins are counted without a lock: they and close belong to one thread, the loop's.
+    """
+
+    __slots__ = ("_closing", "_fd", "_pins", "path")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self._fd = fd
+        self._pins = 0
+        self._closing = False
+
+    def __repr__(self) -> str:
+        return f"<PosixFile {self.path} fd={self._fd}>"
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def pread(self, size: int, position: int) -> bytes:
+        data = os.pread(self._fd, size, position)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        read = len(data)
+        while read < size:
+            data = os.pread(self._fd, size - read, position + read)
+            if not data:
+                break
+            parts.append(data)
+            read += len(data)
+        return b"".join(parts)
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        size = len(data)
+        written = os.pwrite(self._fd, data, position)
+        if written == size:
+            return
+        # The kernel may stop early at a signal or just before the disk is full; the next call
+        # goes on or tells why (Python itself repeats after EINTR).
+        rest = memoryview(data)
+        while written < size:
+            count = os.pwrite(self._fd, rest[written:], position + written)
+            if count == 0:
+                raise OSError(errno.EIO, "the kernel wrote nothing", self.path)
+            written += count
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        _sync(self._fd)
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def close(self) -> None:
+        """Closing twice is allowed; the descriptor is given back once."""
+        self._closing = True
+        if self._pins == 0 and self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+    def pin(self) -> None:
+        self._pins += 1
+
+    def unpin(self) -> None:
+        assert self._pins > 0, self.path
+        self._pins -= 1
+        if self._closing:
+            self.close()
+
+
+class PosixDisk:
+    """The file systems of this machine."""
+
+    def open(self, path: str, *, create: bool = False) -> PosixFile:
+        flags = _OPEN_FLAGS | os.O_CREAT if create else _OPEN_FLAGS
+        return PosixFile(path, os.open(path, flags, 0o644))
+
+    def list(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(path)
+
+    def make_dir(self, path: str) -> None:
+        try:
+            os.mkdir(path, 0o755)
+        except FileExistsError:
+            if not os.path.isdir(path):
+                raise
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(old, new)
+
+    def remove(self, path: str) -> None:
+        try:
+            os.unlink(path)
+        except (IsADirectoryError, PermissionError):
+            # Linux answers EISDIR for a directory, macOS EPERM.
+            os.rmdir(path)
+
+    def sync_dir(self, path: str) -> None:
+        fd = os.open(path, _DIRECTORY_FLAGS)
+        try:
+            _sync_all(fd)
+        finally:
+            os.close(fd)
+
+    def map(self, file: File) -> memoryview:
+        """The caller must not read it after the file has been cut below its mapped size."""
+        if file.size() == 0:
+            return memoryview(b"")  # the kernel maps no empty file
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+    def free_bytes(self, path: str) -> int:
+        status = os.statvfs(path)
+        return status.f_bavail * status.f_frsize
+
+    def lock(self, path: str) -> PosixFile:
+        file = self.open(path, create=True)
+        try:
+            _lock_whole_file(file.fileno())
+        except OSError as error:
+            holder = _lock_holder(path)
+            file.close()
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise
+            raise BlockingIOError(errno.EAGAIN, holder or "another process", path) from error
+        return file
+
+
+def raise_descriptor_limit() -> int:
+    """Lifts the soft limit on open files to the hard one, and returns the limit in force."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = hard
+    if sys.platform != "linux" and hard == resource.RLIM_INFINITY:
+        wanted = 10_240  # OPEN_MAX: macOS refuses a higher soft limit
+    if soft != wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted
+
+
+if sys.platform == "linux":
+
+    def _sync(fd: int) -> None:
+        os.fdatasync(fd)
+
+    def _sync_all(fd: int) -> None:
+        os.fsync(fd)
+
+    def _lock_records(fd: int) -> None:
+        whole = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, whole)
+
+else:
+
+    def _sync(fd: int) -> None:
+        try:
+            fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+        except OSError as error:
+            if error.errno not in (errno.ENOTSUP, errno.EINVAL, errno.ENOTTY):
+                raise
+            os.fsync(fd)
+
+    _sync_all = _sync
+
+    def _lock_records(fd: int) -> None:
+        """Nothing to do: here flock and record locks meet each other."""
+
+
+def _lock_whole_file(fd: int) -> None:
+    """Two kinds of lock, for two kinds of neighbour.
+
+    flock keeps out our own kind, in this process too, and /proc/locks names its holder. Java's
+    FileLock is a record lock, which flock does not meet on Linux; the record lock of an open file
+    description meets it, and is not lost when somebody else in this process closes the file.
+    """
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    _lock_records(fd)
+
+
+def _lock_holder(path: str) -> str | None:
+    """Who holds a lock on the file, as far as the kernel tells: "process 4711 (java)"."""
+    inode = os.stat(path).st_ino
+    try:  # Linux alone has this list
+        with open("/proc/locks", encoding="ascii") as locks:
+            rows = [line.split() for line in locks]
+    except FileNotFoundError:
+        return None
+    for row in rows:
+        # 1: FLOCK  ADVISORY  WRITE 5917 fe:00:9986050 0 EOF; waiting ones have "->" second.
+        # The device is left out: overlay and btrfs show another there than stat does.
+        if len(row) < 6 or row[1] not in ("FLOCK", "POSIX"):
+            continue
+        if row[5].rpartition(":")[2] == str(inode) and row[4] != "-1":
+            return f"process {row[4]}{_process_name(row[4])}"
+    return None
+
+
+def _process_name(pid: str) -> str:
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as comm:
+            return f" ({comm.read().strip()})"
+    except OSError:
+        return ""  # gone by now, or in another namespace
