@@ -1,0 +1,45 @@
+# Every target sets up its own virtual environment first. ARGS="..." goes to the command of a target.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check conformance crash text golden bench
+
+$(READY): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	touch $@
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(READY) ## start a broker on localhost:9092, data in ./ottla-data
+	$(BIN)/ottla serve $(ARGS)
+
+test: $(READY) ## run the tests
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(READY) ## format, lint, types, import contracts and the rules of the house
+	$(BIN)/ruff format --check ottla tests
+	$(BIN)/ruff check ottla tests
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest tests/house $(ARGS)
+
+conformance: $(READY) ## unmodified clients of five languages, and Apache Kafka's own tools
+	$(BIN)/python -m tests.conformance $(ARGS)
+
+crash: $(READY) ## kill -9 while producers write, 50 times
+	$(BIN)/python -m tests.crash $(ARGS)
+
+text: $(READY) ## 100 MB of this machine's text in and out with kcat, over a kill -9
+	$(BIN)/python -m tests.text $(ARGS)
+
+golden: $(READY) ## bytes of every message against those of Apache Kafka's own classes
+	$(BIN)/python -m tests.golden $(ARGS)
+
+bench: $(READY) ## Ottla beside Apache Kafka: figures, ratios, aims
+	$(BIN)/python -m tests.bench $(ARGS)
