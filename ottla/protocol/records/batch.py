@@ -137,7 +137,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 def check_crc(view: memoryview) -> bool:
     """Whether a whole batch agrees with its CRC; the view is exactly that batch."""
-    (crc,) = _UINT32.unpack_from(view, CRC_POSITION)
+    crc: int = _UINT32.unpack_from(view, CRC_POSITION)[0]
     return crc32c(view[CRC_START:]) == crc
 
 
@@ -163,8 +163,7 @@ def set_create_time(view: memoryview, max_timestamp: int) -> None:
 
 
 def _attributes(view: memoryview) -> int:
-    (attributes,) = _INT16.unpack_from(view, _ATTRIBUTES_POSITION)
-    assert isinstance(attributes, int)
+    attributes: int = _INT16.unpack_from(view, _ATTRIBUTES_POSITION)[0]
     return attributes
 
 

@@ -76,7 +76,7 @@ def iterate_records(view: Buffer, *, limit: int = RECORDS_SIZE_MAX) -> Iterator[
             position += 1
             headers: Headers = ()
         else:
-            headers, position = _read_headers(data, position, end)
+            headers, position = read_headers(data, position, end)
         if position != end:
             raise KafkaError(ErrorCode.INVALID_RECORD, "A record has bytes behind its headers")
         yield Record(
@@ -127,7 +127,8 @@ def _read_field(data: bytes, position: int, end: int) -> tuple[bytes | None, int
     return data[position : position + length], position + length
 
 
-def _read_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
+def read_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
+    """The headers from their count on, and the position behind the last; `end` is the record's."""
     count, position = read_varint(data, position)
     # A header is at least two bytes, so what is left bounds the count before anything is made.
     if count < 0 or count > (end - position) // 2:
