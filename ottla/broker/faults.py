@@ -1,0 +1,110 @@
+"""What a failed disk call means: who goes on, who stops.
+
+    call            errno                                 reaction
+    sync, sync_dir  any                                   the log dir is offline until restart
+    write, ...      ENOSPC, EDQUOT                        refused: clients get 56, and it goes on
+    any             EMFILE, ENFILE, ENOMEM, EAGAIN        refused
+    read            any other                             refused: the range is bad, the rest is not
+    write, ...      any other (EIO, EROFS, ENODEV, ...)   the log dir is offline until restart
+A failed sync is never repeated: the pages are marked clean, so the second would say yes and mean
+nothing. When the dir with the metadata log is lost, or the last one, the process has to end: there
+is nothing left to serve. It ends with EXIT_STATUS and one sentence, so that a supervisor can tell
+this end from a crash.
+
+Pure but for the events; whoever makes the call reports its error here and obeys.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from enum import Enum
+
+from ottla.broker.ports import Events
+
+# EX_IOERR of sysexits.h: "an error occurred while doing I/O on some file".
+EXIT_STATUS = 74
+
+
+class Call(Enum):
+    """The kind of disk call that failed."""
+
+    READ = "read"
+    WRITE = "write"  # and whatever else changes the disk: truncate, create, rename, remove
+    SYNC = "sync"
+
+
+class Reaction(Enum):
+    REFUSED = "refused"  # this operation failed, KAFKA_STORAGE_ERROR to the client; no more
+    DIR_OFFLINE = "dir_offline"
+    PROCESS_ENDS = "process_ends"
+
+
+class StorageLost(Exception):
+    """The broker cannot go on; the text is the sentence to print, EXIT_STATUS the status."""
+
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_SHORT_OF_MEANS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
+
+
+def takes_dir_offline(call: Call, error: OSError) -> bool:
+    """The table above, without regard to which dir it is."""
+    match call:
+        case Call.SYNC:
+            return True
+        case Call.READ:
+            return False
+        case Call.WRITE:
+            return error.errno not in _FULL and error.errno not in _SHORT_OF_MEANS
+
+
+class DiskFaults:
+    """Keeps which log dirs are offline and why, and says when the process has to end."""
+
+    def __init__(self, dirs: list[str], *, metadata_dir: str | None, events: Events) -> None:
+        assert dirs
+        self.offline: dict[str, str] = {}
+        self.lost: StorageLost | None = None
+        self._dirs = list(dirs)
+        self._metadata_dir = metadata_dir
+        self._events = events
+        self._listeners: list[Callable[[str], None]] = []
+
+    def __repr__(self) -> str:
+        return f"<DiskFaults offline={sorted(self.offline)} of {len(self._dirs)}>"
+
+    def on_offline(self, listener: Callable[[str], None]) -> None:
+        """`listener(directory)` is called once for each dir that goes offline."""
+        self._listeners.append(listener)
+
+    def failed(self, directory: str, call: Call, error: OSError) -> Reaction:
+        """To be told of every failed call in a log dir; what the caller must do about it.
+
+        PROCESS_ENDS: raise `lost`, or hand it to the task supervisor.
+        """
+        assert directory in self._dirs, directory
+        if directory in self.offline:
+            return Reaction.DIR_OFFLINE if self.lost is None else Reaction.PROCESS_ENDS
+        name = errno.errorcode.get(error.errno or 0, "no errno")
+        if not takes_dir_offline(call, error):
+            self._events.warning(
+                "disk_call_refused", dir=directory, call=call.value, errno=name, error=str(error)
+            )
+            return Reaction.REFUSED
+        self.offline[directory] = f"{call.value} failed: {error}"
+        self._events.error(
+            "log_dir_offline", dir=directory, call=call.value, errno=name, error=str(error)
+        )
+        for listener in self._listeners:
+            listener(directory)
+        if directory == self._metadata_dir:
+            return self._end(f"the log dir {directory} holds the metadata log and", directory)
+        if len(self.offline) == len(self._dirs):
+            return self._end(f"{directory} was the last log dir and", directory)
+        return Reaction.DIR_OFFLINE
+
+    def _end(self, which: str, directory: str) -> Reaction:
+        self.lost = StorageLost(f"{which} cannot be used any more: {self.offline[directory]}")
+        self._events.error("storage_lost", dir=directory, exit_status=EXIT_STATUS)
+        return Reaction.PROCESS_ENDS

@@ -1,0 +1,79 @@
+"""Which failed disk call stops what."""
+
+import errno
+
+import pytest
+
+from ottla.broker.faults import EXIT_STATUS, Call, DiskFaults, Reaction, StorageLost
+from tests.log.events import RecordedEvents
+
+REFUSED = Reaction.REFUSED
+OFFLINE = Reaction.DIR_OFFLINE
+
+
+def faults(*dirs: str, metadata: str | None = None) -> tuple[DiskFaults, RecordedEvents]:
+    events = RecordedEvents()
+    return DiskFaults(list(dirs), metadata_dir=metadata, events=events), events
+
+
+@pytest.mark.parametrize(
+    ("call", "number", "reaction"),
+    [
+        (Call.WRITE, errno.ENOSPC, REFUSED),
+        (Call.WRITE, errno.EDQUOT, REFUSED),
+        (Call.WRITE, errno.EMFILE, REFUSED),
+        (Call.WRITE, errno.ENFILE, REFUSED),
+        (Call.WRITE, errno.ENOMEM, REFUSED),
+        (Call.WRITE, errno.EIO, OFFLINE),
+        (Call.WRITE, errno.EROFS, OFFLINE),
+        (Call.WRITE, errno.ENOENT, OFFLINE),
+        (Call.READ, errno.EIO, REFUSED),
+        (Call.READ, errno.EMFILE, REFUSED),
+        (Call.SYNC, errno.EIO, OFFLINE),
+        (Call.SYNC, errno.ENOSPC, OFFLINE),
+        (Call.SYNC, errno.EDQUOT, OFFLINE),
+        (Call.SYNC, errno.ENOMEM, OFFLINE),
+    ],
+)
+def test_each_error_has_its_reaction(call: Call, number: int, reaction: Reaction) -> None:
+    disks, events = faults("/a", "/b")
+
+    assert disks.failed("/a", call, OSError(number, "no")) is reaction
+    assert list(disks.offline) == (["/a"] if reaction is OFFLINE else [])
+    told = "log_dir_offline" if reaction is OFFLINE else "disk_call_refused"
+    assert events.fields(told)["errno"] == errno.errorcode[number]
+
+
+def test_a_dir_goes_offline_once() -> None:
+    disks, events = faults("/a", "/b")
+    heard: list[str] = []
+    disks.on_offline(heard.append)
+    for _ in range(3):
+        assert disks.failed("/a", Call.SYNC, OSError(errno.EIO, "no")) is OFFLINE
+
+    assert heard == ["/a"]
+    assert events.names == ["log_dir_offline"]
+    assert disks.lost is None
+
+
+def test_without_the_metadata_dir_the_process_ends() -> None:
+    disks, events = faults("/a", "/b", metadata="/a")
+    error = OSError(errno.EIO, "Input/output error", "/a/x.log")
+
+    assert disks.failed("/a", Call.WRITE, error) is Reaction.PROCESS_ENDS
+    assert isinstance(disks.lost, StorageLost)
+    assert str(disks.lost) == (
+        "the log dir /a holds the metadata log and cannot be used any more: "
+        "write failed: [Errno 5] Input/output error: '/a/x.log'"
+    )
+    assert events.fields("storage_lost")["exit_status"] == EXIT_STATUS == 74
+
+
+def test_without_any_dir_the_process_ends() -> None:
+    disks, _ = faults("/a", "/b")
+    error = OSError(errno.EIO, "no")
+
+    assert disks.failed("/a", Call.SYNC, error) is OFFLINE
+    assert disks.failed("/b", Call.SYNC, error) is Reaction.PROCESS_ENDS
+    assert disks.failed("/a", Call.SYNC, error) is Reaction.PROCESS_ENDS
+    assert "/b was the last log dir" in str(disks.lost)
