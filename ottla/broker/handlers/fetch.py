@@ -1,0 +1,313 @@
+"""Fetch: slices of files up to the high watermark, at once or when there is enough.
+
+The hot path. Per partition: one look-up, one `Log.read` (no record is read), one answer object
+whose records are a `FileSlice` that the connection sends with sendfile. A fetch that finds less
+than `min_bytes` is parked at its partitions until one advances or `max_wait_ms` is over; then
+everything is read again, so an answer is always one snapshot (KB8 of the reliability page).
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from ottla.broker.handlers.context import Session
+from ottla.broker.log.log import UPPER_HIGH_WATERMARK, UPPER_LAST_STABLE, Log
+from ottla.broker.network.answers import Pending
+from ottla.broker.replication.fetch_session import (
+    Resolved,
+    Wanted,
+    key_of,
+    wanted_by,
+)
+from ottla.broker.replication.replicas import Partition
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
+
+PartitionData = FetchResponse.PartitionData
+TopicResponse = FetchResponse.FetchableTopicResponse
+
+TOPIC_IDS_SINCE_VERSION = 13
+ISOLATION_LEVELS = (0, 1)
+CONSUMER_REPLICA_ID = -1
+NO_RECORDS = b""
+
+
+def handle_fetch(
+    session: Session, request: FetchRequest, version: int
+) -> FetchResponse | ParkedFetch:
+    by_id = version >= TOPIC_IDS_SINCE_VERSION
+    rooms = session.rooms
+    if request.session_epoch == -1 and request.session_id == 0:
+        resolved = Resolved(ErrorCode.NONE, None, False, wanted_by(request))
+    else:
+        now_ms = rooms.clock.monotonic_ms()
+        resolved = rooms.fetch_sessions.resolve(request, by_topic_id=by_id, now_ms=now_ms)
+    if resolved.error:
+        return FetchResponse(error_code=int(resolved.error))
+    fetch = ParkedFetch(session, request, resolved, by_id=by_id)
+    refused = _refusal(request)
+    if refused is not None:
+        return fetch.refuse(refused)
+    response = fetch.attempt()
+    if fetch.satisfied or request.max_wait_ms <= 0 or not resolved.wanted:
+        return response
+    fetch.park(request.max_wait_ms)
+    return fetch
+
+
+def _refusal(request: FetchRequest) -> ErrorCode | None:
+    if request.isolation_level not in ISOLATION_LEVELS:
+        return ErrorCode.INVALID_REQUEST
+    state = request.replica_state
+    if request.replica_id != CONSUMER_REPLICA_ID or state.replica_id != CONSUMER_REPLICA_ID:
+        # A single node has no other replica; a claim to be one moves no high watermark.
+        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return None
+
+
+class ParkedFetch(Pending):
+    """One fetch: read it now (`attempt`), or park it until there is enough."""
+
+    __slots__ = (
+        "_by_id",
+        "_partitions",
+        "_request",
+        "_resolved",
+        "_session",
+        "_timer",
+        "_upper",
+        "found_bytes",
+        "satisfied",
+    )
+
+    def __init__(
+        self, session: Session, request: FetchRequest, resolved: Resolved, *, by_id: bool
+    ) -> None:
+        super().__init__()
+        self._session = session
+        self._request = request
+        self._resolved = resolved
+        self._by_id = by_id
+        self._upper = UPPER_LAST_STABLE if request.isolation_level == 1 else UPPER_HIGH_WATERMARK
+        self._partitions: list[Partition] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self.found_bytes = 0
+        self.satisfied = False
+
+    def attempt(self) -> FetchResponse:
+        """Reads everything once. `satisfied` tells whether the answer may leave before the wait
+        is over: enough bytes, or any partition with an error."""
+        rooms = self._session.rooms
+        budget = min(self._request.max_bytes, rooms.config.fetch_max_bytes)
+        min_bytes = min(self._request.min_bytes, budget)
+        incremental = self._resolved.incremental
+        self._partitions.clear()
+        self.found_bytes = 0
+        self.satisfied = False
+        response = FetchResponse()
+        fetch_session = self._resolved.session
+        if fetch_session is not None:
+            response.session_id = fetch_session.session_id
+        misplaced: list[tuple[Wanted, PartitionData]] = []
+        with_data: list[Wanted] = []
+        last: TopicResponse | None = None
+        for wanted in self._resolved.wanted:
+            part, known = self._read(wanted, budget)
+            if part.error_code:
+                self.satisfied = True
+            elif (slice_ := part.records) is not NO_RECORDS:
+                assert slice_ is not None
+                size = slice_.size
+                self.found_bytes += size
+                budget -= size
+                with_data.append(wanted)
+            if incremental and not _is_news(wanted, part):
+                continue
+            wanted.sent_high_watermark = part.high_watermark
+            wanted.sent_log_start = part.log_start_offset
+            if not known:
+                misplaced.append((wanted, part))
+                continue
+            if last is None or last.topic_id != wanted.topic_id or last.topic != wanted.topic:
+                last = TopicResponse(wanted.topic, wanted.topic_id, [])
+                response.responses.append(last)
+            last.partitions.append(part)
+        for wanted, part in misplaced:  # errors of what is not there come last, as in Kafka
+            response.responses.append(TopicResponse(wanted.topic, wanted.topic_id, [part]))
+        if self.found_bytes >= min_bytes:
+            self.satisfied = True
+        if fetch_session is not None and with_data:
+            fetch_session.moved_last([key_of(wanted, fetch_session) for wanted in with_data])
+        return response
+
+    def refuse(self, code: ErrorCode) -> FetchResponse:
+        """The same error for the request and for each of its partitions."""
+        response = FetchResponse(error_code=int(code))
+        for wanted in self._resolved.wanted:
+            part = _error(wanted, code)
+            response.responses.append(TopicResponse(wanted.topic, wanted.topic_id, [part]))
+        return response
+
+    def park(self, max_wait_ms: int) -> None:
+        for partition in self._partitions:
+            partition.fetch_waiters[self] = None
+        self._timer = asyncio.get_running_loop().call_later(max_wait_ms / 1000, self._expired)
+
+    def advanced(self) -> None:
+        """A partition moved: answer if there is enough now."""
+        if self._request.min_bytes > 1 and not self._enough():
+            return
+        response = self.attempt()
+        if self.satisfied:
+            self._finish(response)
+
+    def interrupted(self) -> None:
+        """A partition is gone or changed its epoch: the answer says so."""
+        self._finish(self.attempt())
+
+    def on_abandoned(self) -> None:
+        self._leave()
+
+    # inside
+
+    def _expired(self) -> None:
+        self._finish(self.attempt())
+
+    def _finish(self, response: FetchResponse) -> None:
+        self._leave()
+        self.complete(response)
+
+    def _leave(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for partition in self._partitions:
+            partition.fetch_waiters.pop(self, None)
+
+    def _enough(self) -> bool:
+        found = 0
+        for wanted in self._resolved.wanted:
+            partition = self._find(wanted)
+            if partition is None:
+                return True
+            want = wanted.request
+            found += partition.log.bytes_available(
+                want.fetch_offset, self._upper, want.partition_max_bytes
+            )
+            if found >= self._request.min_bytes:
+                return True
+        return False
+
+    def _find(self, wanted: Wanted) -> Partition | None:
+        replicas = self._session.rooms.replicas
+        if self._by_id:
+            return replicas.by_id(wanted.topic_id, wanted.request.partition)
+        return replicas.get(wanted.topic, wanted.request.partition)
+
+    def _read(self, wanted: Wanted, budget: int) -> tuple[PartitionData, bool]:
+        """One partition's answer, and whether the partition exists."""
+        partition = self._find(wanted)
+        if partition is None:
+            return self._unknown(wanted), False
+        self._partitions.append(partition)
+        want = wanted.request
+        epoch = want.current_leader_epoch
+        if epoch >= 0 and epoch != partition.leader_epoch:
+            older = epoch < partition.leader_epoch
+            return _error(
+                wanted,
+                ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH,
+            ), True
+        log = partition.log
+        try:
+            if want.last_fetched_epoch >= 0:
+                diverging = _divergence(log, want)
+                if diverging is not None:
+                    self.satisfied = True
+                    part = _answer(partition, wanted, NO_RECORDS)
+                    part.diverging_epoch = diverging
+                    return part, True
+            limit = min(want.partition_max_bytes, budget)
+            at_least_one = self.found_bytes == 0
+            slice_ = None
+            if limit > 0 or at_least_one:
+                slice_ = log.read(
+                    want.fetch_offset,
+                    max_bytes=max(limit, 0),
+                    upper=self._upper,
+                    at_least_one=at_least_one,
+                )
+        except KafkaError as error:
+            return _error(wanted, error.code), True
+        except OSError as error:
+            self._session.rooms.events.error(
+                "fetch_read_failed", partition=repr(partition), exc_info=error
+            )
+            return _error(wanted, ErrorCode.KAFKA_STORAGE_ERROR), True
+        part = _answer(partition, wanted, NO_RECORDS if slice_ is None else slice_)
+        if self._upper == UPPER_LAST_STABLE:
+            part.aborted_transactions = (
+                [
+                    FetchResponse.AbortedTransaction(producer_id, first_offset)
+                    for producer_id, first_offset in log.aborted_transactions(
+                        want.fetch_offset, log.last_stable_offset
+                    )
+                ]
+                if slice_ is not None
+                else []
+            )
+        return part, True
+
+    def _unknown(self, wanted: Wanted) -> PartitionData:
+        replicas = self._session.rooms.replicas
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if self._by_id and not replicas.knows_topic_id(wanted.topic_id):
+            code = ErrorCode.UNKNOWN_TOPIC_ID
+        part = _error(wanted, code)
+        part.aborted_transactions = []
+        return part
+
+
+def _answer(partition: Partition, wanted: Wanted, records: object) -> PartitionData:
+    log = partition.log
+    return PartitionData(
+        partition_index=partition.index,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        aborted_transactions=None,
+        records=records,  # type: ignore[arg-type]
+    )
+
+
+def _error(wanted: Wanted, code: ErrorCode) -> PartitionData:
+    return PartitionData(
+        partition_index=wanted.request.partition,
+        error_code=int(code),
+        high_watermark=-1,
+        last_stable_offset=-1,
+        log_start_offset=-1,
+        aborted_transactions=None,
+        records=NO_RECORDS,
+    )
+
+
+def _divergence(log: Log, want: FetchRequest.FetchPartition) -> FetchResponse.EpochEndOffset | None:
+    """KIP-595: where the client's log leaves ours. OFFSET_OUT_OF_RANGE for an epoch we never had."""
+    epoch, end_offset = log.end_offset_for_epoch(want.last_fetched_epoch)
+    if epoch < 0 or end_offset < 0:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if epoch < want.last_fetched_epoch or end_offset < want.fetch_offset:
+        return FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end_offset)
+    return None
+
+
+def _is_news(wanted: Wanted, part: PartitionData) -> bool:
+    """What an incremental answer must name: data, an error, or an end that moved."""
+    return bool(
+        part.records is not NO_RECORDS
+        or part.error_code
+        or part.high_watermark != wanted.sent_high_watermark
+        or part.log_start_offset != wanted.sent_log_start
+        or part.diverging_epoch.epoch >= 0
+    )

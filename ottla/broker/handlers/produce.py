@@ -1,0 +1,218 @@
+"""Produce: check who may write where, append, answer when the append is as durable as promised.
+
+The hot path. Per partition: one dict look-up, one `append` (which reads the 61 bytes of the batch
+header, checks the CRC and writes once), one answer object. The answer leaves at once if every
+append is visible, else when its last one is (`await_commit`); architecture.md section 5.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ottla.broker.handlers.context import Session
+from ottla.broker.network.answers import NO_ANSWER, CloseConnection, NoAnswer, Pending
+from ottla.broker.replication.replicas import Partition
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
+from ottla.protocol.records.compression import Codec
+
+PartResponse = ProduceResponse.PartitionProduceResponse
+TopicResponse = ProduceResponse.TopicProduceResponse
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+ATTRIBUTES_LOW_BYTE = 22
+TRANSACTIONAL_BIT = 0x10
+CODEC_MASK = 0x07
+ZSTD_SINCE_VERSION = 7
+TOPIC_IDS_SINCE_VERSION = 13
+
+
+class ProduceAnswer(Pending):
+    """A Produce answer that waits for some of its partitions."""
+
+    __slots__ = ("silent", "waiting", "whole")
+
+    def __init__(self, response: ProduceResponse, *, silent: bool) -> None:
+        super().__init__()
+        self.whole = response
+        self.silent = silent
+        self.waiting = 0
+
+    def committed(self, part: PartResponse) -> None:
+        self.waiting -= 1
+        if not self.waiting:
+            self._ready()
+
+    def failed(self, part: PartResponse, code: ErrorCode) -> None:
+        refuse(part, code)
+        self.committed(part)
+
+    def on_abandoned(self) -> None:
+        self.silent = True
+
+    def _ready(self) -> None:
+        if self.line is not None and not self.abandoned:
+            self.complete(self.whole)
+
+
+def handle_produce(
+    session: Session, request: ProduceRequest, version: int
+) -> ProduceResponse | ProduceAnswer | NoAnswer:
+    """Raises CloseConnection for a failed request with acks=0, as Kafka does."""
+    response = ProduceResponse([])
+    answer = ProduceAnswer(response, silent=request.acks == 0)
+    replicas = session.rooms.replicas
+    refused = _refusal(request)
+    for topic in request.topic_data:
+        by_id = version >= TOPIC_IDS_SINCE_VERSION
+        parts: list[PartResponse] = []
+        response.responses.append(TopicResponse(topic.name, topic.topic_id, parts))
+        for data in topic.partition_data:
+            part = PartResponse(data.index)
+            parts.append(part)
+            if by_id:
+                partition = replicas.by_id(topic.topic_id, data.index)
+            else:
+                partition = replicas.get(topic.name, data.index)
+            if refused is not None:
+                refuse(part, refused)
+            elif partition is None:
+                refuse(part, _unknown(session, topic, by_id))
+            elif partition.topic in INTERNAL_TOPICS:
+                refuse(part, ErrorCode.INVALID_TOPIC_EXCEPTION)
+            else:
+                _append(session, partition, data.records, version, request.timeout_ms, answer, part)
+    if answer.silent:
+        return _without_answer(response)
+    if version >= TOPIC_IDS_SINCE_VERSION and len(response.responses) > 1:
+        response.responses.sort(key=_has_unknown_id)  # Kafka lists them after the good ones
+    return answer if answer.waiting else response
+
+
+def refuse(part: PartResponse, code: ErrorCode, message: str | None = None) -> None:
+    """Turns a partition's answer into an error."""
+    part.error_code = int(code)
+    part.base_offset = -1
+    part.error_message = message
+
+
+def _has_unknown_id(topic: TopicResponse) -> bool:
+    code = int(ErrorCode.UNKNOWN_TOPIC_ID)
+    return any(part.error_code == code for part in topic.partition_responses)
+
+
+def _refusal(request: ProduceRequest) -> ErrorCode | None:
+    """What is wrong with the whole request, if anything."""
+    if request.acks not in (-1, 0, 1):
+        return ErrorCode.INVALID_REQUIRED_ACKS
+    if request.transactional_id is not None:
+        # No transactional id is known before the transaction coordinator is served.
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    return None
+
+
+def _unknown(session: Session, topic: ProduceRequest.TopicProduceData, by_id: bool) -> ErrorCode:
+    if by_id and not session.rooms.replicas.knows_topic_id(topic.topic_id):
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _append(
+    session: Session,
+    partition: Partition,
+    records: memoryview | None,
+    version: int,
+    timeout_ms: int,
+    answer: ProduceAnswer,
+    part: PartResponse,
+) -> None:
+    if records is None:
+        refuse(part, ErrorCode.INVALID_RECORD, "The records of a partition cannot be null.")
+        return
+    if len(records) > ATTRIBUTES_LOW_BYTE:
+        attributes = records[ATTRIBUTES_LOW_BYTE]
+        if attributes & TRANSACTIONAL_BIT:
+            refuse(part, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            return
+        if version < ZSTD_SINCE_VERSION and attributes & CODEC_MASK == Codec.ZSTD:
+            refuse(part, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+            return
+    try:
+        if partition.conversions is None and not partition.log.needs_conversion(records):
+            _write(session, partition, records, timeout_ms, answer, part)
+        else:
+            _write_later(session, partition, records, timeout_ms, answer, part)
+    except KafkaError as error:
+        _refuse_by(part, error, partition)
+
+
+def _write(
+    session: Session,
+    partition: Partition,
+    records: memoryview,
+    timeout_ms: int,
+    answer: ProduceAnswer,
+    part: PartResponse,
+) -> None:
+    replicas = session.rooms.replicas
+    result = replicas.append(partition, records)
+    part.base_offset = result.base_offset
+    part.log_append_time_ms = result.log_append_time_ms
+    part.log_start_offset = result.log_start_offset
+    if partition.log.high_watermark <= result.last_offset and not answer.silent:
+        answer.waiting += 1
+        replicas.await_commit(
+            partition,
+            last_offset=result.last_offset,
+            timeout_ms=timeout_ms,
+            listener=answer,
+            part=part,
+        )
+
+
+def _write_later(
+    session: Session,
+    partition: Partition,
+    records: memoryview,
+    timeout_ms: int,
+    answer: ProduceAnswer,
+    part: PartResponse,
+) -> None:
+    """Appends behind work off the loop. The frame's buffer is reused, so the batch is copied."""
+    own = bytearray(records)
+    log = partition.log
+    now_ms = session.rooms.clock.wall_ms()
+    work = None
+    if log.needs_conversion(memoryview(own)):
+        work = partial(log.prepare, memoryview(own), now_ms=now_ms)
+    answer.waiting += 1
+
+    def then(converted: bytearray | memoryview | BaseException) -> None:
+        try:
+            if isinstance(converted, BaseException):
+                raise converted
+            if not partition.online:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            _write(session, partition, memoryview(converted), timeout_ms, answer, part)
+        except KafkaError as error:
+            _refuse_by(part, error, partition)
+        answer.committed(part)
+
+    session.rooms.replicas.convert(partition, work, own, then)
+
+
+def _refuse_by(part: PartResponse, error: KafkaError, partition: Partition) -> None:
+    refuse(part, error.code, error.message)
+    part.log_start_offset = getattr(error, "log_start_offset", -1)
+    for index, message in getattr(error, "record_errors", ()):
+        part.record_errors.append(ProduceResponse.BatchIndexAndErrorMessage(index, message))
+
+
+def _without_answer(response: ProduceResponse) -> NoAnswer:
+    """acks=0: success says nothing; an error ends the connection, so that the client asks again."""
+    for topic in response.responses:
+        for part in topic.partition_responses:
+            if part.error_code:
+                code = ErrorCode(part.error_code).name
+                raise CloseConnection(f"Produce with acks=0 to {topic.name!r} failed: {code}")
+    return NO_ANSWER

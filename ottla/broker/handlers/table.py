@@ -1,0 +1,74 @@
+"""Which function serves which API: one explicit table, built once per broker.
+
+An API is here whole, with Kafka 4.3.1's version range, or it is not in ApiVersions at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.protocol.api import Api
+from ottla.protocol.codec import decoder
+from ottla.protocol.errors import ErrorCode
+
+Handler = Callable[[Any, Any, int], Any]
+
+LATENCY_BUCKETS_S = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
+
+
+class Decoders(dict[int, Any]):
+    """Version -> compiled decoder of one request, compiled on first use (start-up time)."""
+
+    def __init__(self, api: Api) -> None:
+        super().__init__()
+        self._api = api
+
+    def __missing__(self, version: int) -> Any:
+        compiled = decoder(self._api.request, version)
+        self[version] = compiled
+        return compiled
+
+
+class Entry:
+    """One served API, and what its requests cost."""
+
+    __slots__ = (
+        "api",
+        "buckets",
+        "decoders",
+        "handle",
+        "max_version",
+        "min_version",
+        "requests",
+        "seconds",
+    )
+
+    def __init__(self, api: Api, handle: Handler) -> None:
+        self.api = api
+        self.handle = handle
+        self.min_version = api.min_version
+        self.max_version = api.max_version
+        self.decoders = Decoders(api)
+        self.requests = 0
+        self.seconds = 0.0
+        self.buckets = [0] * (len(LATENCY_BUCKETS_S) + 1)
+
+    def observe(self, seconds: float) -> None:
+        """Counts one answered request; `seconds` from its last byte to its answer."""
+        self.requests += 1
+        self.seconds += seconds
+        index = 0
+        for limit in LATENCY_BUCKETS_S:
+            if seconds <= limit:
+                break
+            index += 1
+        self.buckets[index] += 1
+
+    def error_response(self, code: ErrorCode) -> Any | None:
+        """An answer that says only `code`, for a response with a place for it at its top."""
+        response = self.api.response()
+        if not hasattr(response, "error_code"):
+            return None
+        response.error_code = int(code)
+        return response

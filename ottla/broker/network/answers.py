@@ -1,0 +1,56 @@
+"""The answers of one connection, in the order of its requests (P1 of the reliability page).
+
+Requests pipeline and some wait: for a sync, for data, for the quorum. Each takes its place in the
+line when it arrives; an answer leaves when all before it have left. A request that is answered at
+once with nobody before it never enters the line.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+
+class NoAnswer:
+    """What a handler returns when the protocol forbids an answer (Produce with acks=0)."""
+
+    __slots__ = ()
+
+
+class CloseConnection(Exception):
+    """A request whose only answer is the end of the connection, as Kafka does."""
+
+
+NO_ANSWER = NoAnswer()
+
+
+class Line(Protocol):
+    def answered(self, answer: Pending) -> None: ...
+
+
+class Pending:
+    """An answer that comes later. A handler returns it, and calls `complete` exactly once.
+
+    `complete` may come before the handler has returned. `on_abandoned` runs if the connection
+    ends first, so that a parked request leaves no trace in the waiters.
+    """
+
+    __slots__ = ("abandoned", "correlation_id", "entry", "line", "response", "started_s", "version")
+
+    def __init__(self) -> None:
+        self.line: Line | None = None
+        self.response: Any = None
+        self.abandoned = False
+        self.entry: Any = None
+        self.version = 0
+        self.correlation_id = 0
+        self.started_s = 0.0
+
+    def complete(self, response: Any) -> None:
+        assert self.response is None, "answered twice"
+        assert response is not None
+        self.response = response
+        if self.line is not None:
+            self.line.answered(self)
+
+    def on_abandoned(self) -> None:
+        """The connection is gone; called at most once, never after `complete`."""

@@ -1,0 +1,315 @@
+"""One client connection: frames in, requests to handlers, answers out in order.
+
+The rules of a connection: answers keep the order of the requests (`answers.py`); a frame that
+cannot be read ends the connection; a client that does not read its answers, or that has too many
+unanswered requests, is not read from until it catches up. What the bytes mean stands in
+`ottla.protocol`; what is done about a request stands in the handlers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import socket
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.handlers.context import Session
+from ottla.broker.network.answers import NO_ANSWER, CloseConnection, Pending
+from ottla.broker.network.outbox import Outbox
+from ottla.protocol.connection import ServerConnection
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.frame import encode_response, parse_request_header
+
+if TYPE_CHECKING:
+    from ottla.broker.network.server import Endpoint
+
+UNSENT_BYTES_MAX = 1024 * 1024
+"""Reading stops above this much unsent memory (row 40 of the bad-input table)."""
+UNANSWERED_MAX = 512
+"""Requests of one connection in the line; librdkafka pipelines without limit, Kafka serves one."""
+FRAME_SECONDS = 30.0
+"""A frame that has begun must come within this time plus its bytes at FRAME_BYTES_PER_S."""
+FRAME_BYTES_PER_S = 65536
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The protocol object of one socket. Everything here runs on the loop."""
+
+    __slots__ = (
+        "_endpoint",
+        "_frame_started_s",
+        "_frames",
+        "_held_bytes",
+        "_line",
+        "_loop",
+        "_outbox",
+        "_paused",
+        "_session",
+        "_transport",
+        "last_active_s",
+    )
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._loop = endpoint.loop
+        self._frames = ServerConnection(endpoint.max_request_size)
+        self._line: deque[Pending] = deque()
+        self._outbox: Outbox | None = None
+        self._transport: asyncio.Transport | None = None
+        self._session: Session | None = None
+        self._paused = False
+        self._frame_started_s = 0.0
+        self._held_bytes = 0
+        self.last_active_s = endpoint.loop.time()
+
+    def __repr__(self) -> str:
+        peer = self._session.peer if self._session else "?"
+        unsent = self._outbox.unsent_bytes if self._outbox else 0
+        state = " paused" if self._paused else ""
+        return f"<Connection {peer} unanswered={len(self._line)} unsent={unsent}{state}>"
+
+    # what the transport calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        reason = self._endpoint.admit(self)
+        if reason is not None:
+            transport.abort()
+            return
+        sock = transport.get_extra_info("socket")
+        own = socket.socket(sock.family, sock.type, sock.proto, fileno=_duplicate(sock))
+        own.setblocking(False)
+        _tune(own, self._endpoint)
+        local = own.getsockname()
+        peer = transport.get_extra_info("peername") or ("?", 0)
+        self._session = Session(
+            rooms=self._endpoint.rooms,
+            listener_name=self._endpoint.listener_name,
+            local_host=local[0],
+            local_port=local[1],
+            peer=f"{peer[0]}:{peer[1]}",
+        )
+        self._outbox = Outbox(
+            self._loop, own, self._endpoint.page_cache, self._drained, self._sending_failed
+        )
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._endpoint.forget(self, self._held_bytes)
+        self._held_bytes = 0
+        if self._outbox is not None:
+            self._outbox.close()
+        line, self._line = self._line, deque()
+        for pending in line:
+            pending.line = None
+            if pending.response is None:
+                pending.abandoned = True
+                pending.on_abandoned()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._frames.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.last_active_s = self._loop.time()
+        self._endpoint.metrics.received_bytes += nbytes
+        self._frames.received(nbytes)
+        self._serve()
+
+    def eof_received(self) -> bool:
+        return False
+
+    # what the rooms call
+
+    def answered(self, answer: Pending) -> None:
+        """An answer of the line is there: send it, and what waited behind it, if it is its turn."""
+        if self._line and self._line[0] is answer:
+            self._send_ready()
+
+    @property
+    def idle(self) -> bool:
+        return not self._line
+
+    def overdue(self, now_s: float) -> bool:
+        """Has a frame begun that is too slow (row 3 of the bad-input table)?"""
+        if not self._frame_started_s:
+            return False
+        allowed = FRAME_SECONDS + self._frames.buffered / FRAME_BYTES_PER_S
+        return now_s - self._frame_started_s > allowed
+
+    def close(self, reason: str) -> None:
+        """Ends the connection; what is unsent is dropped."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._endpoint.metrics.closed(reason)
+            self._transport.abort()
+
+    async def finish(self, deadline_s: float) -> None:
+        """Reads no more, waits until everything is answered and sent, then closes."""
+        assert self._transport is not None
+        self._pause()
+        while (self._line or self._unsent) and self._loop.time() < deadline_s:
+            if self._transport.is_closing():
+                return
+            await asyncio.sleep(0.005)
+        self.close("shutdown")
+
+    # inside
+
+    @property
+    def _unsent(self) -> int:
+        return self._outbox.unsent_bytes if self._outbox is not None else 0
+
+    def _serve(self) -> None:
+        """Serves every whole frame that is there, then sends what is ready."""
+        frames = self._frames
+        try:
+            while not self._paused:
+                frame = frames.next_frame()
+                if frame is None:
+                    break
+                self._request(frame)
+                if len(self._line) >= UNANSWERED_MAX or self._unsent > UNSENT_BYTES_MAX:
+                    self._pause()
+        except ProtocolError as error:
+            self._endpoint.refused(self, str(error))
+            self.close("protocol_error")
+            return
+        except CloseConnection as error:
+            self._endpoint.refused(self, str(error))
+            self.close("refused")
+            return
+        except AssertionError as error:
+            self.close("broken_invariant")
+            self._endpoint.fatal(error)
+            return
+        self._account()
+        assert self._outbox is not None
+        self._outbox.flush()
+
+    def _account(self) -> None:
+        """Tells the endpoint what the receive buffer holds, and since when a frame is open."""
+        held = self._frames.buffered
+        if held:
+            if not self._frame_started_s:
+                self._frame_started_s = self.last_active_s
+        else:
+            self._frame_started_s = 0.0
+        if held != self._held_bytes:
+            self._endpoint.hold(held - self._held_bytes)
+            self._held_bytes = held
+
+    def _request(self, frame: memoryview) -> None:
+        started_s = time.perf_counter()
+        api_key, version, correlation_id, client_id, position = parse_request_header(frame, 0)
+        entry = self._endpoint.table.get(api_key)
+        if entry is None:
+            raise CloseConnection(f"API key {api_key} is not served")
+        if not entry.min_version <= version <= entry.max_version:
+            self._unserved_version(entry, version, correlation_id)
+            return
+        session = self._session
+        assert session is not None
+        session.client_id = client_id
+        request, _ = entry.decoders[version](frame, position)
+        try:
+            response = entry.handle(session, request, version)
+        except (ProtocolError, CloseConnection, AssertionError):
+            raise
+        except Exception as error:  # the handler boundary: one of two places in the house
+            response = self._endpoint.handler_failed(entry, version, request, error)
+        if type(response) is entry.api.response:
+            if self._line:
+                pending = Pending()
+                pending.response = response
+            else:
+                self._send(entry, version, correlation_id, response)
+                entry.observe(time.perf_counter() - started_s)
+                return
+        elif response is NO_ANSWER:
+            entry.observe(time.perf_counter() - started_s)
+            return
+        elif isinstance(response, Pending):
+            pending = response
+        else:
+            assert inspect.isawaitable(response), f"{entry.api.key.name} returned {response!r}"
+            pending = Pending()
+            self._endpoint.run(entry, version, request, response, pending)
+        self._enqueue(pending, entry, version, correlation_id, started_s)
+
+    def _enqueue(
+        self, pending: Pending, entry: Any, version: int, correlation_id: int, started_s: float
+    ) -> None:
+        pending.entry = entry
+        pending.version = version
+        pending.correlation_id = correlation_id
+        pending.started_s = started_s
+        pending.line = self
+        self._line.append(pending)
+        if pending.response is not None and self._line[0] is pending:
+            self._send_ready()
+
+    def _unserved_version(self, entry: Any, version: int, correlation_id: int) -> None:
+        """Only ApiVersions is answered in a version that we do not serve; all else is the end."""
+        response = self._endpoint.unserved_version(entry, version)
+        pending = Pending()
+        pending.response = response
+        self._enqueue(pending, entry, 0, correlation_id, time.perf_counter())
+
+    def _send_ready(self) -> None:
+        line = self._line
+        while line and line[0].response is not None:
+            pending = line.popleft()
+            pending.line = None
+            entry = pending.entry
+            if pending.response is not NO_ANSWER:
+                self._send(entry, pending.version, pending.correlation_id, pending.response)
+            entry.observe(time.perf_counter() - pending.started_s)
+        if self._outbox is not None:
+            self._outbox.schedule()
+
+    def _send(self, entry: Any, version: int, correlation_id: int, response: Any) -> None:
+        assert self._outbox is not None
+        data, slices = encode_response(entry.api, version, correlation_id, response)
+        self._outbox.put(data, slices)
+
+    def _pause(self) -> None:
+        if not self._paused:
+            self._paused = True
+            if self._transport is not None and not self._transport.is_closing():
+                self._transport.pause_reading()
+
+    def _drained(self) -> None:
+        """Everything is sent: go on reading if that was what held us."""
+        if self._paused and len(self._line) <= UNANSWERED_MAX // 2:
+            assert self._transport is not None
+            if self._endpoint.stopping or self._transport.is_closing():
+                return
+            self._paused = False
+            self._transport.resume_reading()
+            self._loop.call_soon(self._serve_rest)
+
+    def _serve_rest(self) -> None:
+        """Frames that arrived whole while reading was paused."""
+        if not self._paused and self._transport is not None and not self._transport.is_closing():
+            self._serve()
+
+    def _sending_failed(self, reason: str) -> None:
+        self.close(f"send_failed:{reason}")
+
+
+def _duplicate(sock: Any) -> int:
+    return socket.dup(sock.fileno())
+
+
+def _tune(sock: socket.socket, endpoint: Endpoint) -> None:
+    """TCP_NODELAY because answers are small; keepalive finds peers that vanished (row 41)."""
+    if sock.family in (socket.AF_INET, socket.AF_INET6):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if hasattr(socket, "TCP_KEEPIDLE"):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
+    if endpoint.send_buffer_bytes > 0:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, endpoint.send_buffer_bytes)
+    if endpoint.receive_buffer_bytes > 0:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, endpoint.receive_buffer_bytes)

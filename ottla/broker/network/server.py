@@ -1,0 +1,309 @@
+"""The listening sockets, and what their connections share.
+
+One `Endpoint` per listener: the request table, the limits and the counters that its connections
+use. One `Server` per broker: it binds, sweeps idle and stuck connections, and stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import resource
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.broker.handlers.api_versions import unsupported_version_response
+from ottla.broker.handlers.context import Rooms
+from ottla.broker.handlers.table import Entry
+from ottla.broker.network.answers import CloseConnection, Pending
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.outbox import PageCache
+from ottla.broker.ports import Events
+from ottla.config.types import Listener
+from ottla.protocol.api import ApiKey
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+RESERVED_DESCRIPTORS = 64
+"""Kept for segments, the metadata log and probes when max.connections is not set (row 39)."""
+SWEEP_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class NetworkMetrics:
+    """Counters of all connections; read by telemetry."""
+
+    accepted: int = 0
+    refused: int = 0
+    received_bytes: int = 0
+    sent_bytes: int = 0
+    handler_errors: int = 0
+    closed_by_reason: dict[str, int] = field(default_factory=dict)
+
+    def closed(self, reason: str) -> None:
+        reason = reason.partition(":")[0]
+        self.closed_by_reason[reason] = self.closed_by_reason.get(reason, 0) + 1
+
+
+@dataclass(slots=True, frozen=True)
+class Limits:
+    """What one broker grants its peers; sizes in bytes."""
+
+    max_request_size: int
+    send_buffer_bytes: int
+    receive_buffer_bytes: int
+    backlog: int
+    max_connections: int
+    max_connections_per_ip: int
+    idle_ms: int
+    held_bytes_max: int
+    """All receive buffers together (queued.max.request.bytes); -1 is no limit."""
+
+
+class Endpoint:
+    """One listener's side of the server; the connections call it, never each other."""
+
+    def __init__(self, server: Server, listener_name: str) -> None:
+        self.server = server
+        self.loop = server.loop
+        self.listener_name = listener_name
+        self.table: Mapping[int, Entry] = server.table
+        self.rooms = server.rooms
+        self.page_cache = server.page_cache
+        self.metrics = server.metrics
+        self.max_request_size = server.limits.max_request_size
+        self.send_buffer_bytes = server.limits.send_buffer_bytes
+        self.receive_buffer_bytes = server.limits.receive_buffer_bytes
+
+    @property
+    def stopping(self) -> bool:
+        return self.server.stopping
+
+    def admit(self, connection: Connection) -> str | None:
+        """Takes a connection in, or says why not."""
+        return self.server.admit(connection)
+
+    def forget(self, connection: Connection, held_bytes: int) -> None:
+        self.server.forget(connection, held_bytes)
+
+    def hold(self, delta_bytes: int) -> None:
+        self.server.held_bytes += delta_bytes
+
+    def refused(self, connection: Connection, reason: str) -> None:
+        self.metrics.refused += 1
+        self.server.events.info("connection_closed", connection=repr(connection), reason=reason)
+
+    def fatal(self, error: BaseException) -> None:
+        self.server.on_fatal(error)
+
+    def unserved_version(self, entry: Entry, version: int) -> Any:
+        """KIP-511: an ApiVersions request of any version learns what we serve."""
+        if entry.api.key != ApiKey.API_VERSIONS:
+            raise CloseConnection(f"{entry.api.key.name} version {version} is not served")
+        return unsupported_version_response()
+
+    def handler_failed(self, entry: Entry, version: int, request: Any, error: Exception) -> Any:
+        """The handler boundary: a domain error is answered; anything else is ours, and is told."""
+        code = ErrorCode.UNKNOWN_SERVER_ERROR
+        if isinstance(error, KafkaError):
+            code = error.code
+        else:
+            self.metrics.handler_errors += 1
+            self.server.events.error(
+                "handler_failed", api=entry.api.key.name, version=version, exc_info=error
+            )
+        response = entry.error_response(code)
+        if response is None:
+            raise CloseConnection(f"{entry.api.key.name} failed with {code.name}") from error
+        return response
+
+    def run(
+        self, entry: Entry, version: int, request: Any, work: Awaitable[Any], pending: Pending
+    ) -> None:
+        """Runs a handler that awaits (the quorum, a worker); its answer keeps its place."""
+
+        async def answer() -> None:
+            try:
+                response = await work
+            except (asyncio.CancelledError, AssertionError):
+                raise
+            except Exception as error:  # the same boundary as for handlers that answer at once
+                try:
+                    response = self.handler_failed(entry, version, request, error)
+                except CloseConnection as close:
+                    line = pending.line
+                    if isinstance(line, Connection):
+                        self.refused(line, str(close))
+                        line.close("refused")
+                    return
+            if not pending.abandoned:
+                pending.complete(response)
+
+        self.server.spawn(answer(), f"handler-{entry.api.key.name}")
+
+
+class Server:
+    """The listeners of one broker. `start` binds, `stop` answers what can be answered."""
+
+    def __init__(
+        self,
+        *,
+        rooms: Rooms,
+        table: Mapping[int, Entry],
+        limits: Limits,
+        workers: ThreadPoolExecutor,
+        events: Events,
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.rooms = rooms
+        self.table = table
+        self.limits = limits
+        self.events = events
+        self.on_fatal = on_fatal
+        self.page_cache = PageCache(workers)
+        self.metrics = NetworkMetrics()
+        self.held_bytes = 0
+        self.stopping = False
+        self._connections: dict[Connection, str] = {}
+        self._per_address: dict[str, int] = {}
+        self._servers: list[asyncio.Server] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def connections(self) -> list[Connection]:
+        return list(self._connections)
+
+    async def start(self, listeners: list[Listener]) -> list[Listener]:
+        """Binds every listener; returns them with their real ports. OSError names the address."""
+        _raise_descriptor_limit()
+        return [await self._bind(listener) for listener in listeners]
+
+    async def stop(self, *, grace_s: float) -> None:
+        """Accepts no more, lets open requests finish within the grace, then closes."""
+        self.stopping = True
+        for server in self._servers:
+            server.close()
+        deadline_s = self.loop.time() + grace_s
+        await asyncio.gather(*(c.finish(deadline_s) for c in self.connections))
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(list(self._tasks))
+        for server in self._servers:
+            await server.wait_closed()
+
+    def spawn(self, work: Any, name: str) -> None:
+        """Runs a coroutine that belongs to the server; what it raises ends the broker."""
+        task: asyncio.Task[None] = self.loop.create_task(work, name=name)
+        self._tasks.add(task)
+
+        def done(finished: asyncio.Task[None]) -> None:
+            self._tasks.discard(finished)
+            if not finished.cancelled() and (error := finished.exception()) is not None:
+                self.on_fatal(error)
+
+        task.add_done_callback(done)
+
+    def admit(self, connection: Connection) -> str | None:
+        """Counts a connection against the limits; a reason means it must be closed."""
+        transport = connection._transport
+        assert transport is not None
+        peer = transport.get_extra_info("peername") or ("?", 0)
+        address = str(peer[0])
+        count = self._per_address.get(address, 0)
+        if self.stopping:
+            return "shutdown"
+        if len(self._connections) >= self.limits.max_connections:
+            self.metrics.closed("max_connections")
+            return "max_connections"
+        if count >= self.limits.max_connections_per_ip:
+            self.metrics.closed("max_connections_per_ip")
+            return "max_connections_per_ip"
+        self._per_address[address] = count + 1
+        self._connections[connection] = address
+        self.metrics.accepted += 1
+        return None
+
+    def forget(self, connection: Connection, held_bytes: int) -> None:
+        self.held_bytes -= held_bytes
+        address = self._connections.pop(connection, None)
+        if address is None:
+            return
+        left = self._per_address[address] - 1
+        if left:
+            self._per_address[address] = left
+        else:
+            del self._per_address[address]
+
+    def sweep(self) -> None:
+        """A periodic job: ends idle connections, frames that do not come, and what is over budget."""
+        now_s = self.loop.time()
+        idle_s = self.limits.idle_ms / 1000 if self.limits.idle_ms >= 0 else float("inf")
+        for connection in self.connections:
+            if connection.overdue(now_s):
+                connection.close("slow_frame")
+            elif connection.idle and now_s - connection.last_active_s > idle_s:
+                connection.close("idle")
+        if 0 <= self.limits.held_bytes_max < self.held_bytes:
+            self._shed()
+
+    def _shed(self) -> None:
+        """Over queued.max.request.bytes: the largest unfinished frames go first."""
+        by_size = sorted(self.connections, key=lambda c: c._held_bytes, reverse=True)
+        for connection in by_size:
+            if self.held_bytes <= self.limits.held_bytes_max:
+                return
+            self.held_bytes -= connection._held_bytes
+            connection._held_bytes = 0
+            connection.close("queued_max_request_bytes")
+
+    async def _bind(self, listener: Listener) -> Listener:
+        endpoint = Endpoint(self, listener.name)
+        port = listener.port
+        for host in _hosts(listener.host):
+            try:
+                server = await self.loop.create_server(
+                    lambda: Connection(endpoint),
+                    host,
+                    port,
+                    backlog=self.limits.backlog,
+                    reuse_address=True,
+                )
+            except OSError as error:
+                if host == "::1" and self._servers and _no_ipv6(error):
+                    continue
+                where = f"{host}:{port}"
+                raise OSError(error.errno, f"cannot listen on {where}: {error.strerror}") from error
+            port = server.sockets[0].getsockname()[1]
+            self._servers.append(server)
+        return Listener(
+            name=listener.name, host=listener.host, port=port, protocol=listener.protocol
+        )
+
+
+def max_connections_default() -> int:
+    """What RLIMIT_NOFILE leaves after our own files."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(soft - RESERVED_DESCRIPTORS, 16)
+
+
+def _hosts(host: str) -> list[str | None]:
+    """`localhost` is both loopbacks; an empty host is every address."""
+    if host == "localhost":
+        return ["127.0.0.1", "::1"]
+    return [host or None]
+
+
+def _no_ipv6(error: OSError) -> bool:
+    return error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT) or isinstance(
+        error, socket.gaierror
+    )
+
+
+def _raise_descriptor_limit() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

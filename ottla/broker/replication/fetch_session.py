@@ -1,0 +1,160 @@
+"""Incremental fetch sessions (KIP-227): a consumer names its partitions once, then only changes.
+
+A session remembers what the client wants and what it was last told. Each request carries the
+session's id and an epoch that counts up; a wrong one is refused, and the client starts again.
+
+| request (id, epoch) | meaning | session of the answer |
+|---|---|---|
+| (any, -1) | end session `id` if there is one; serve what is listed, without a session | 0 |
+| (any, 0) | end session `id`; a new session with what is listed | new, or 0 if there is no room |
+| (id, n > 0) | what is listed changes the session, forgotten partitions leave it | id |
+
+Pure: time comes in, ids come from the Rng.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ottla.broker.ports import Rng
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.fetch import FetchRequest
+
+SESSIONLESS_EPOCH = -1
+FIRST_EPOCH = 0
+EPOCH_MAX = 2**31 - 1
+STALE_MS = 120_000
+"""A session unused this long gives way to any new one, as in Kafka."""
+
+Key = tuple[str | bytes, int]
+
+
+class Wanted:
+    """One partition that a fetch asks for; in a session, also what the client was last told."""
+
+    __slots__ = ("request", "sent_high_watermark", "sent_log_start", "topic", "topic_id")
+
+    def __init__(self, topic: str, topic_id: bytes, request: FetchRequest.FetchPartition) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.request = request
+        self.sent_high_watermark = -1
+        self.sent_log_start = -1
+
+
+@dataclass(slots=True)
+class FetchSession:
+    session_id: int
+    by_topic_id: bool
+    epoch: int
+    last_used_ms: int
+    partitions: dict[Key, Wanted]
+
+    def moved_last(self, keys: Iterable[Key]) -> None:
+        """Partitions that returned data go to the end, so that the others have their turn."""
+        for key in keys:
+            self.partitions[key] = self.partitions.pop(key)
+
+
+@dataclass(slots=True, frozen=True)
+class Resolved:
+    """What a request means: an error for the whole of it, or the partitions to read."""
+
+    error: ErrorCode
+    session: FetchSession | None
+    incremental: bool
+    wanted: list[Wanted]
+
+
+def wanted_by(request: FetchRequest) -> list[Wanted]:
+    return [
+        Wanted(topic.topic, topic.topic_id, partition)
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+
+
+class FetchSessions:
+    """The sessions of one broker, at most `slots` of them."""
+
+    def __init__(self, *, slots: int, rng: Rng) -> None:
+        self._slots = slots
+        self._rng = rng
+        self._sessions: dict[int, FetchSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def resolve(self, request: FetchRequest, *, by_topic_id: bool, now_ms: int) -> Resolved:
+        if request.session_epoch == SESSIONLESS_EPOCH:
+            self._sessions.pop(request.session_id, None)
+            return Resolved(ErrorCode.NONE, None, False, wanted_by(request))
+        if request.session_epoch == FIRST_EPOCH:
+            self._sessions.pop(request.session_id, None)
+            return self._open(wanted_by(request), by_topic_id, now_ms)
+        return self._continue(request, by_topic_id, now_ms)
+
+    def _open(self, wanted: list[Wanted], by_topic_id: bool, now_ms: int) -> Resolved:
+        partitions = {_key(item, by_topic_id): item for item in wanted}
+        if not partitions or not self._make_room(len(partitions), now_ms):
+            return Resolved(ErrorCode.NONE, None, False, wanted)
+        session_id = 0
+        while session_id == 0 or session_id in self._sessions:
+            session_id = self._rng.randrange(EPOCH_MAX)
+        session = FetchSession(session_id, by_topic_id, 1, now_ms, partitions)
+        self._sessions[session_id] = session
+        return Resolved(ErrorCode.NONE, session, False, list(partitions.values()))
+
+    def _continue(self, request: FetchRequest, by_topic_id: bool, now_ms: int) -> Resolved:
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            return _refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.by_topic_id != by_topic_id:
+            return _refused(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        if session.epoch != request.session_epoch:
+            return _refused(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
+        session.last_used_ms = now_ms
+        for item in wanted_by(request):
+            known = session.partitions.get(_key(item, by_topic_id))
+            if known is None:
+                session.partitions[_key(item, by_topic_id)] = item
+            else:
+                known.request = item.request
+        for topic in request.forgotten_topics_data:
+            name = topic.topic_id if by_topic_id else topic.topic
+            for index in topic.partitions:
+                session.partitions.pop((name, index), None)
+        if not session.partitions:
+            del self._sessions[session.session_id]
+            return Resolved(ErrorCode.NONE, None, True, [])
+        return Resolved(ErrorCode.NONE, session, True, list(session.partitions.values()))
+
+    def _make_room(self, partition_count: int, now_ms: int) -> bool:
+        """A stale session gives way; so does a smaller one than the new."""
+        if len(self._sessions) < self._slots:
+            return True
+        if not self._sessions:
+            return False
+        oldest = min(self._sessions.values(), key=lambda s: s.last_used_ms)
+        if now_ms - oldest.last_used_ms > STALE_MS:
+            del self._sessions[oldest.session_id]
+            return True
+        smallest = min(self._sessions.values(), key=lambda s: len(s.partitions))
+        if len(smallest.partitions) < partition_count:
+            del self._sessions[smallest.session_id]
+            return True
+        return False
+
+
+def _key(item: Wanted, by_topic_id: bool) -> Key:
+    return (item.topic_id if by_topic_id else item.topic, item.request.partition)
+
+
+def key_of(item: Wanted, session: FetchSession) -> Key:
+    return _key(item, session.by_topic_id)
+
+
+def _refused(error: ErrorCode) -> Resolved:
+    return Resolved(error, None, True, [])

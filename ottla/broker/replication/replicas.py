@@ -1,0 +1,289 @@
+"""The partitions that this broker leads, and what moves when one of them grows.
+
+`append` writes and says whether the answer may leave at once. If not, the partition's log needs a
+sync: the partitions touched in one turn of the loop begin their syncs together at its end, and
+while one sync of a partition runs its next group gathers (group commit per file). When a sync
+ends, the high watermark moves, the waiting answers leave, and parked fetches look again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+
+from ottla.broker.log.log import AppendResult, Log
+from ottla.broker.ports import Clock, Events
+from ottla.broker.replication.conversions import Converted, ConversionQueue
+from ottla.broker.replication.syncs import SyncPool
+from ottla.broker.replication.waiters import CommitListener, CommitWaiter, FetchWaiter
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+
+class Partition:
+    """One led partition: its log, and who waits for it."""
+
+    __slots__ = (
+        "commit_waiters",
+        "conversions",
+        "fetch_waiters",
+        "flushing",
+        "index",
+        "leader_epoch",
+        "log",
+        "online",
+        "syncs",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, log: Log, leader_epoch: int, syncs: SyncPool) -> None:
+        self.topic = log.topic
+        self.index = log.partition
+        self.topic_id = log.topic_id
+        self.log = log
+        self.leader_epoch = leader_epoch
+        self.syncs = syncs
+        self.online = True
+        self.flushing = False
+        self.commit_waiters: deque[CommitWaiter] = deque()
+        self.fetch_waiters: dict[FetchWaiter, None] = {}
+        self.conversions: ConversionQueue | None = None
+
+    def __repr__(self) -> str:
+        log = self.log
+        return (
+            f"<Leader {self.topic}-{self.index} epoch={self.leader_epoch}"
+            f" hw={log.high_watermark} leo={log.log_end_offset}"
+            f" waiting={len(self.commit_waiters)}+{len(self.fetch_waiters)}>"
+        )
+
+
+class Replicas:
+    """All partitions led here. Every method runs on the loop."""
+
+    def __init__(
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        events: Events,
+        workers: Executor,
+        on_disk_failed: Callable[[Log, OSError], None],
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._events = events
+        self._workers = workers
+        self._on_disk_failed = on_disk_failed
+        self._on_fatal = on_fatal
+        self._by_name: dict[str, dict[int, Partition]] = {}
+        self._by_id: dict[bytes, dict[int, Partition]] = {}
+        self._pools: dict[str, SyncPool] = {}
+        self._dirty: list[Partition] = []
+        self._waiting: dict[Partition, None] = {}
+        self.sync_count = 0
+        self.sync_seconds = 0.0
+
+    def __iter__(self) -> Iterator[Partition]:
+        for partitions in self._by_name.values():
+            yield from partitions.values()
+
+    def get(self, topic: str, partition: int) -> Partition | None:
+        partitions = self._by_name.get(topic)
+        return None if partitions is None else partitions.get(partition)
+
+    def by_id(self, topic_id: bytes, partition: int) -> Partition | None:
+        partitions = self._by_id.get(topic_id)
+        return None if partitions is None else partitions.get(partition)
+
+    def knows_topic_id(self, topic_id: bytes) -> bool:
+        return topic_id in self._by_id
+
+    def lead(self, log: Log, leader_epoch: int, log_dir: str) -> Partition:
+        """Starts to lead a partition whose log is open."""
+        pool = self._pools.get(log_dir)
+        if pool is None:
+            pool = self._pools[log_dir] = SyncPool(self._loop, str(len(self._pools)))
+        log.assign_epoch(leader_epoch)
+        log.set_high_watermark(log.visible_end)
+        partition = Partition(log, leader_epoch, pool)
+        self._by_name.setdefault(log.topic, {})[log.partition] = partition
+        self._by_id.setdefault(log.topic_id, {})[log.partition] = partition
+        return partition
+
+    def change_epoch(self, partition: Partition, leader_epoch: int) -> None:
+        """A new leader epoch, still with us: parked fetches must notice it (KIP-320)."""
+        assert leader_epoch >= partition.leader_epoch
+        if leader_epoch != partition.leader_epoch:
+            partition.leader_epoch = leader_epoch
+            partition.log.assign_epoch(leader_epoch)
+            self._interrupt(partition)
+
+    def drop(self, partition: Partition, code: ErrorCode) -> None:
+        """Leads it no more: it was deleted, or its log dir failed. Waiters are answered `code`."""
+        partition.online = False
+        for index in (self._by_name, self._by_id):
+            key = partition.topic if index is self._by_name else partition.topic_id
+            partitions = index.get(key)  # type: ignore[call-overload]
+            if partitions is not None and partitions.get(partition.index) is partition:
+                del partitions[partition.index]
+                if not partitions:
+                    del index[key]  # type: ignore[arg-type]
+        self._fail_commits(partition, code)
+        self._interrupt(partition)
+
+    def append(self, partition: Partition, records: memoryview) -> AppendResult:
+        """Appends one batch from a client. KafkaError refuses it; nothing is written then.
+
+        The batch may be answered when `log.visible_end > result.last_offset`; else the caller
+        waits with `await_commit`.
+        """
+        log = partition.log
+        try:
+            result = log.append_as_leader(
+                records, leader_epoch=partition.leader_epoch, now_ms=self._clock.wall_ms()
+            )
+        except OSError as error:
+            self._on_disk_failed(log, error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from error
+        if log.visible_end != log.high_watermark:
+            self._advance(partition)
+        if log.must_flush and not partition.flushing:
+            self._begin_soon(partition)
+        return result
+
+    def await_commit(
+        self,
+        partition: Partition,
+        *,
+        last_offset: int,
+        timeout_ms: int,
+        listener: CommitListener,
+        part: object,
+    ) -> None:
+        """Calls `listener` when `last_offset` is visible, fails, or takes longer than it may."""
+        deadline_ms = self._clock.monotonic_ms() + max(timeout_ms, 0)
+        partition.commit_waiters.append(
+            CommitWaiter(
+                last_offset=last_offset, deadline_ms=deadline_ms, listener=listener, part=part
+            )
+        )
+        self._waiting[partition] = None
+
+    def expire_waiters(self) -> None:
+        """A periodic job: answers REQUEST_TIMED_OUT to what waits too long; the data stays."""
+        now_ms = self._clock.monotonic_ms()
+        for partition in list(self._waiting):
+            waiters = partition.commit_waiters
+            if not waiters:
+                del self._waiting[partition]
+                continue
+            late = [waiter for waiter in waiters if waiter.deadline_ms <= now_ms]
+            for waiter in late:
+                waiters.remove(waiter)
+                waiter.listener.failed(waiter.part, ErrorCode.REQUEST_TIMED_OUT)
+
+    def flush_all(self) -> None:
+        """Begins a sync of every log with unsynced records (the flush.ms job, and shutdown)."""
+        for partition in self:
+            self.flush(partition)
+
+    def flush(self, partition: Partition) -> None:
+        if not partition.flushing and partition.log.durable_end < partition.log.log_end_offset:
+            self._begin_soon(partition)
+
+    def convert(
+        self,
+        partition: Partition,
+        work: Callable[[], bytearray | memoryview] | None,
+        records: bytearray | memoryview,
+        then: Converted,
+    ) -> None:
+        """Queues an append: behind `work` in a worker, or only behind the appends before it."""
+        queue = partition.conversions
+        if queue is None:
+
+            def emptied() -> None:
+                partition.conversions = None
+
+            queue = ConversionQueue(self._loop, self._workers, emptied)
+            partition.conversions = queue
+        if work is not None:
+            queue.convert(work, then)
+        else:
+            queue.follow(records, then)
+
+    def close(self) -> None:
+        """Ends the sync threads; the logs are closed by their manager."""
+        for pool in self._pools.values():
+            pool.close()
+
+    # inside
+
+    def _begin_soon(self, partition: Partition) -> None:
+        """The sync starts at the end of this turn, so that what this turn appends joins it."""
+        partition.flushing = True
+        if not self._dirty:
+            self._loop.call_soon(self._begin_dirty)
+        self._dirty.append(partition)
+
+    def _begin_dirty(self) -> None:
+        dirty, self._dirty = self._dirty, []
+        for partition in dirty:
+            self._begin(partition)
+
+    def _begin(self, partition: Partition) -> None:
+        ticket = partition.log.begin_flush() if partition.online else None
+        if ticket is None:
+            partition.flushing = False
+            return
+        started_s = self._loop.time()
+
+        def done(error: OSError | None) -> None:
+            self.sync_count += 1
+            self.sync_seconds += self._loop.time() - started_s
+            try:
+                self._synced(partition, ticket, error)
+            except AssertionError as broken:
+                self._on_fatal(broken)
+
+        partition.syncs.submit(ticket, done)
+
+    def _synced(self, partition: Partition, ticket: object, error: OSError | None) -> None:
+        partition.flushing = False
+        if not partition.online:
+            return
+        if error is not None:
+            self._on_disk_failed(partition.log, error)
+            return
+        log = partition.log
+        log.finish_flush(ticket)  # type: ignore[arg-type]
+        if log.must_flush:
+            partition.flushing = True
+            self._begin(partition)
+        self._advance(partition)
+
+    def _advance(self, partition: Partition) -> None:
+        """The visible end has moved: the high watermark follows, and who waits is answered."""
+        log = partition.log
+        visible_end = log.visible_end
+        log.set_high_watermark(visible_end)
+        waiters = partition.commit_waiters
+        while waiters and waiters[0].last_offset < visible_end:
+            waiter = waiters.popleft()
+            waiter.listener.committed(waiter.part)
+        if partition.fetch_waiters:
+            for fetch in tuple(partition.fetch_waiters):
+                fetch.advanced()
+
+    def _interrupt(self, partition: Partition) -> None:
+        for fetch in tuple(partition.fetch_waiters):
+            fetch.interrupted()
+
+    def _fail_commits(self, partition: Partition, code: ErrorCode) -> None:
+        waiters, partition.commit_waiters = partition.commit_waiters, deque()
+        for waiter in waiters:
+            waiter.listener.failed(waiter.part, code)

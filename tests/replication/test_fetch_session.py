@@ -1,0 +1,163 @@
+"""Incremental fetch sessions: every row of observed section 5, and the slots."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from ottla.broker.replication.fetch_session import EPOCH_MAX, STALE_MS, FetchSessions, Resolved
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.fetch import FetchRequest
+
+
+def request(
+    session_id: int, epoch: int, partitions: list[int], forgotten: list[int] | None = None
+) -> FetchRequest:
+    return FetchRequest(
+        session_id=session_id,
+        session_epoch=epoch,
+        topics=[
+            FetchRequest.FetchTopic(
+                "t", partitions=[FetchRequest.FetchPartition(p) for p in partitions]
+            )
+        ]
+        if partitions
+        else [],
+        forgotten_topics_data=[FetchRequest.ForgottenTopic("t", partitions=forgotten)]
+        if forgotten
+        else [],
+    )
+
+
+class Sessions:
+    """The sessions under test, with a short way to ask."""
+
+    def __init__(self, slots: int = 10) -> None:
+        self.sessions = FetchSessions(slots=slots, rng=random.Random(7))
+        self.now_ms = 0
+
+    def ask(
+        self,
+        session_id: int,
+        epoch: int,
+        partitions: list[int],
+        forgotten: list[int] | None = None,
+        *,
+        by_topic_id: bool = False,
+    ) -> Resolved:
+        asked = request(session_id, epoch, partitions, forgotten)
+        return self.sessions.resolve(asked, by_topic_id=by_topic_id, now_ms=self.now_ms)
+
+    def open(self, partitions: list[int]) -> int:
+        resolved = self.ask(0, 0, partitions)
+        assert resolved.session is not None
+        return resolved.session.session_id
+
+
+def indexes(resolved: Resolved) -> list[int]:
+    return [wanted.request.partition for wanted in resolved.wanted]
+
+
+def test_an_epoch_of_minus_one_is_served_without_a_session() -> None:
+    sessions = Sessions()
+
+    resolved = sessions.ask(99, -1, [0, 1])
+
+    assert resolved.error == ErrorCode.NONE
+    assert resolved.session is None
+    assert indexes(resolved) == [0, 1]
+
+
+def test_an_incremental_request_names_only_changes() -> None:
+    sessions = Sessions()
+    session_id = sessions.open([0, 1])
+
+    assert indexes(sessions.ask(session_id, 1, [])) == [0, 1]
+    assert indexes(sessions.ask(session_id, 2, [2])) == [0, 1, 2]
+    assert indexes(sessions.ask(session_id, 3, [], forgotten=[0])) == [1, 2]
+
+
+def test_a_changed_partition_keeps_what_its_client_was_told() -> None:
+    sessions = Sessions()
+    session_id = sessions.open([0])
+    sessions.ask(session_id, 1, []).wanted[0].sent_high_watermark = 5
+
+    wanted = sessions.ask(session_id, 2, [0]).wanted[0]
+
+    assert wanted.sent_high_watermark == 5
+
+
+@pytest.mark.parametrize(
+    ("session_id", "epoch", "error"),
+    [
+        ("own", 0 + 5, ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+        ("own", 2, ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+        ("other", 1, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+        ("none", 5, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+    ],
+)
+def test_a_wrong_id_or_epoch_is_refused(session_id: str, epoch: int, error: ErrorCode) -> None:
+    sessions = Sessions()
+    own = sessions.open([0])
+    asked = {"own": own, "other": own + 1, "none": 0}[session_id]
+
+    assert sessions.ask(asked, epoch, []).error == error
+
+
+def test_a_session_does_not_change_from_names_to_ids() -> None:
+    sessions = Sessions()
+    session_id = sessions.open([0])
+
+    resolved = sessions.ask(session_id, 1, [], by_topic_id=True)
+
+    assert resolved.error == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+
+
+def test_forgetting_the_last_partition_ends_the_session() -> None:
+    sessions = Sessions()
+    session_id = sessions.open([0])
+
+    assert sessions.ask(session_id, 1, [], forgotten=[0]).session is None
+    assert sessions.ask(session_id, 2, []).error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_new_session_ends_the_old_one_of_its_client() -> None:
+    sessions = Sessions()
+    session_id = sessions.open([0])
+
+    assert sessions.ask(session_id, 0, [0]).session is not None
+    assert len(sessions.sessions) == 1
+
+
+def test_the_epoch_wraps_to_one() -> None:
+    sessions = Sessions()
+    session_id = sessions.open([0])
+    session = sessions.ask(session_id, 1, []).session
+    assert session is not None
+    session.epoch = EPOCH_MAX
+
+    assert sessions.ask(session_id, EPOCH_MAX, []).error == ErrorCode.NONE
+    assert sessions.ask(session_id, 1, []).error == ErrorCode.NONE
+
+
+def test_full_slots_give_no_session_unless_one_is_stale_or_smaller() -> None:
+    sessions = Sessions(slots=1)
+    session_id = sessions.open([0])
+
+    assert sessions.ask(0, 0, [1]).session is None
+    assert sessions.ask(session_id, 1, []).error == ErrorCode.NONE
+    assert sessions.ask(0, 0, [1, 2]).session is not None
+    assert sessions.ask(session_id, 2, []).error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+    sessions.now_ms += STALE_MS + 1
+    assert sessions.ask(0, 0, [3]).session is not None
+
+
+def test_partitions_that_returned_data_go_last() -> None:
+    sessions = Sessions()
+    resolved = sessions.ask(0, 0, [0, 1, 2])
+    assert resolved.session is not None
+    resolved.session.moved_last([("t", 0)])
+
+    assert indexes(sessions.ask(resolved.session.session_id, 1, [])) == [1, 2, 0]
