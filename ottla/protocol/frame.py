@@ -1,0 +1,105 @@
+"""Frames: an int32 length, a header, a body.
+
+Request headers carry key, version, correlation id and client id (a string with an int16 length in
+every version); version 2 adds tags. Response headers carry the correlation id; version 1 adds
+tags, of which none are sent.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TypeAlias
+
+from ottla.protocol.api import FIRST_FLEXIBLE, Api, ApiKey, is_flexible
+from ottla.protocol.codec import encoder
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.schema import VERSION_MAX, Message
+from ottla.protocol.wire import Payload, skip_tags
+
+LENGTH = struct.Struct(">i")
+LENGTH_SIZE = 4
+
+Payloads: TypeAlias = list[tuple[int, Payload]]
+
+_LAST_KEY = int(max(ApiKey))
+_API_VERSIONS = int(ApiKey.API_VERSIONS)
+_API_VERSIONS_MAX = 4
+_unpack_request_header = struct.Struct(">hhih").unpack_from
+_pack_request_header = struct.Struct(">ihhih").pack
+_pack_response_header_0 = struct.Struct(">ii").pack
+_pack_response_header_1 = struct.Struct(">iix").pack
+
+
+def parse_request_header(
+    view: memoryview, position: int = 0
+) -> tuple[int, int, int, str | None, int]:
+    """(API key, version, correlation id, client id, position of the body).
+
+    ProtocolError for a header that is cut off, or for a key that Kafka does not have. The version
+    is not checked. An ApiVersions request of an unknown version has a version 2 header, so that it
+    can be answered with the versions that are known.
+    """
+    try:
+        key, version, correlation_id, size = _unpack_request_header(view, position)
+        p = position + 10
+        if size < 0:
+            client_id = None
+        else:
+            end = p + size
+            if end > len(view):
+                raise ProtocolError(f"client id has {size} bytes with {len(view) - p} left")
+            client_id = str(view[p:end], "utf-8")
+            p = end
+        if version >= FIRST_FLEXIBLE.get(key, VERSION_MAX) or (
+            key == _API_VERSIONS and not 0 <= version <= _API_VERSIONS_MAX
+        ):
+            count = view[p]
+            p += 1
+            if count:
+                p = skip_tags(count, view, p)
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise ProtocolError(f"request header: {error}") from error
+    if not 0 <= key <= _LAST_KEY:
+        raise ProtocolError(f"unknown API key {key}")
+    return key, version, correlation_id, client_id, p
+
+
+def encode_response(
+    api: Api, version: int, correlation_id: int, message: Message
+) -> tuple[bytearray, Payloads]:
+    """A whole frame, and the payloads whose bytes belong at the positions named with them.
+
+    The frame's length counts the payloads.
+    """
+    if version >= api.first_flexible and api.key != _API_VERSIONS:
+        out = bytearray(_pack_response_header_1(0, correlation_id))
+    else:
+        out = bytearray(_pack_response_header_0(0, correlation_id))
+    payloads: Payloads = []
+    encoder(type(message), version)(message, out, payloads)
+    size = len(out) - LENGTH_SIZE
+    for _, payload in payloads:
+        size += payload.size
+    LENGTH.pack_into(out, 0, size)
+    return out, payloads
+
+
+def encode_request(
+    message: Message, version: int, *, correlation_id: int, client_id: str | None
+) -> tuple[bytearray, Payloads]:
+    """A whole frame of a request, as `encode_response` gives one of a response."""
+    key = message.__schema__.key
+    assert key is not None, "a request has an API key"
+    name = b"" if client_id is None else client_id.encode()
+    name_size = -1 if client_id is None else len(name)
+    out = bytearray(_pack_request_header(0, key, version, correlation_id, name_size))
+    out += name
+    if is_flexible(key, version):
+        out.append(0)
+    payloads: Payloads = []
+    encoder(type(message), version)(message, out, payloads)
+    size = len(out) - LENGTH_SIZE
+    for _, payload in payloads:
+        size += payload.size
+    LENGTH.pack_into(out, 0, size)
+    return out, payloads
