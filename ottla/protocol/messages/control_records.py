@@ -48,7 +48,7 @@ class KRaftVersionRecord(Message, versions="0", flexible="0+"):
     """KRaft Version Record."""
 
     version: int16 = 0
-    k_raft_version: int16 = 0
+    kraft_version: int16 = 0
 
 
 class VotersRecord(Message, versions="0", flexible="0+"):
@@ -67,7 +67,7 @@ class VotersRecord(Message, versions="0", flexible="0+"):
         voter_id: int32 = 0
         voter_directory_id: uuid = ZERO_UUID
         endpoints: list[VotersRecord.Endpoint] = []
-        k_raft_version_feature: VotersRecord.KRaftVersionFeature = field()
+        kraft_version_feature: VotersRecord.KRaftVersionFeature = field()
 
     version: int16 = 0
     voters: list[Voter] = []

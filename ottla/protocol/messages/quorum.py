@@ -320,7 +320,7 @@ class UpdateRaftVoterRequest(Message, key=82, versions="0", flexible="0+"):
     voter_id: int32 = 0
     voter_directory_id: uuid = ZERO_UUID
     listeners: list[Listener] = []
-    k_raft_version_feature: KRaftVersionFeature = field()
+    kraft_version_feature: KRaftVersionFeature = field()
 
 
 class UpdateRaftVoterResponse(Message, key=82, versions="0", flexible="0+"):
