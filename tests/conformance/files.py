@@ -1,0 +1,73 @@
+"""A cleanly stopped data directory in the hands of Apache Kafka: its dump tool and its broker."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.peers import jars
+from tests.peers.servers import ApacheKafka
+
+DUMP_SECONDS_MAX = 300.0
+COMPLAINT = re.compile(
+    r"corrupt|exception|invalid bytes|isvalid: false|mismatch|non-consecutive|not found"
+    r"|out of order|failed",
+    re.IGNORECASE,
+)
+METADATA = "__cluster_metadata-0"
+
+
+class FilesError(Exception):
+    """Apache Kafka's dump tool has a complaint."""
+
+
+def _dump(files: list[Path], *options: str) -> list[str]:
+    command = jars.java("org.apache.kafka.tools.DumpLogSegments", *options)
+    command += ["--files", ",".join(map(str, files))]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=DUMP_SECONDS_MAX, check=False
+    )
+    lines = (done.stdout + done.stderr).splitlines()
+    complaints = [line for line in lines if COMPLAINT.search(line)]
+    if done.returncode or complaints:
+        raise FilesError("\n".join(complaints[:10] or lines[-10:]))
+    return lines
+
+
+def _count_records(lines: list[str]) -> int:
+    return sum(line.startswith("| offset:") for line in lines)
+
+
+def dump(data: Path, records: int) -> str:
+    """Runs the tool over every log and index; raises FilesError, or says what was looked at.
+
+    `records` is how many the topics' logs must hold in all.
+    """
+    logs = sorted(data.glob("*/*.log"))
+    topics = [log for log in logs if log.parent.name != METADATA]
+    indexes = sorted([*data.glob("*/*.index"), *data.glob("*/*.timeindex")])
+    found = _count_records(_dump(topics, "--deep-iteration"))
+    if found != records:
+        raise FilesError(f"{found} records were dumped, {records} were written")
+    metadata = [log for log in logs if log.parent.name == METADATA]
+    metadata += sorted((data / METADATA).glob("*.checkpoint"))
+    _dump(metadata, "--cluster-metadata-decoder", "--skip-record-metadata")
+    _dump(indexes)
+    verdicts = ("passed sanity check.", "is empty.")
+    sane = sum(line.endswith(verdicts) for line in _dump(indexes, "--index-sanity-check"))
+    if sane != len(indexes):
+        raise FilesError(f"{sane} of {len(indexes)} indexes passed the sanity check")
+    return f"{len(logs)} logs, {len(indexes)} indexes, {found} records"
+
+
+def opened_by_kafka(data: Path, scratch: Path) -> ApacheKafka:
+    """Apache Kafka, started on a copy of the directory; the caller closes it."""
+    properties = (data / "meta.properties").read_text(encoding="ascii")
+    node_id = re.search(r"^node\.id=(\d+)$", properties, re.MULTILINE)
+    assert node_id is not None, properties
+    kafka = ApacheKafka(scratch, node_id=node_id.group(1))
+    shutil.copytree(data, kafka.data)
+    kafka.start()
+    return kafka

@@ -1,0 +1,194 @@
+"""Brokers as processes: Ottla, and Apache Kafka beside it, started and ended the same way.
+
+A server keeps its directory and port over restarts, so that what it left is what it finds.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.peers import jars, process_tree
+
+READY_SECONDS_MAX = 60.0
+STOP_SECONDS_MAX = 60.0
+API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)
+
+
+def free_port() -> int:
+    """A port that was free a moment ago, with its successor, for a controller listener."""
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port: int = first.getsockname()[1]
+            try:
+                second.bind(("127.0.0.1", port + 1))
+            except (OSError, OverflowError):
+                continue
+            return port
+
+
+def answers(port: int) -> bool:
+    """Whether somebody on the port answers an ApiVersions request."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), 1.0) as connection:
+            connection.settimeout(2.0)
+            connection.sendall(API_VERSIONS)
+            return len(connection.recv(8)) == 8
+    except OSError:
+        return False
+
+
+class Server:
+    """One broker process at a time on one directory and port.
+
+    `name` is what tables call it. Subclasses say how it is started.
+    """
+
+    name = ""
+
+    def __init__(self, directory: Path, port: int | None = None, **properties: object) -> None:
+        self.directory = directory
+        self.port = port or free_port()
+        self.properties = {key.replace("_", "."): str(v) for key, v in properties.items()}
+        self.output = directory / "output.txt"
+        self.process: subprocess.Popen[bytes] | None = None
+        directory.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def data(self) -> Path:
+        return self.directory / "data"
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    def command(self) -> list[str]:
+        """The command line that runs the broker in the foreground."""
+        raise NotImplementedError
+
+    def start(self) -> float:
+        """Starts it; returns the seconds until it answered ApiVersions."""
+        assert self.process is None
+        command = self.command()
+        started = time.perf_counter()
+        with self.output.open("ab") as output:
+            self.process = subprocess.Popen(
+                command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        while not answers(self.port):
+            elapsed = time.perf_counter() - started
+            if self.process.poll() is not None or elapsed > READY_SECONDS_MAX:
+                self.kill()
+                raise RuntimeError(f"{self.name} did not start:\n{self.tail()}")
+            time.sleep(0.002)
+        return time.perf_counter() - started
+
+    def stop(self) -> float:
+        """Ends it in good order (SIGTERM); returns the seconds that took."""
+        assert self.process is not None
+        started = time.perf_counter()
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+        self.process = None
+        return time.perf_counter() - started
+
+    def kill(self) -> None:
+        """kill -9 of the broker and everything it started."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self.process = None
+
+    def close(self) -> None:
+        """Ends it if it still runs, however."""
+        if self.process is not None:
+            self.kill()
+
+    def tail(self) -> str:
+        """The end of what it printed."""
+        return self.output.read_text(encoding="utf-8", errors="replace")[-3000:]
+
+    def cpu_seconds(self) -> float:
+        return process_tree.cpu_seconds(self.pid)
+
+    def resident_mb(self) -> float:
+        return process_tree.resident_mb(self.pid)
+
+
+class Ottla(Server):
+    """This checkout's broker, run by the Python that runs us."""
+
+    name = "Ottla"
+
+    def command(self) -> list[str]:
+        settings = {
+            "listeners": f"PLAINTEXT://{self.bootstrap}",
+            "log.dirs": str(self.data),
+            **self.properties,
+        }
+        command = [str(Path(sys.executable).with_name("ottla")), "serve"]
+        for key, value in settings.items():
+            command += ["--override", f"{key}={value}"]
+        return command
+
+
+class ApacheKafka(Server):
+    """Apache Kafka as one combined broker and controller, its defaults but for replication of 1."""
+
+    name = "Kafka"
+    heap = "1G"
+    # The flags of Kafka's own kafka-server-start.sh.
+    collector = (
+        "-XX:+UseG1GC",
+        "-XX:MaxGCPauseMillis=20",
+        "-XX:InitiatingHeapOccupancyPercent=35",
+    )
+
+    def _write_properties(self) -> Path:
+        controller = f"127.0.0.1:{self.port + 1}"
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.bootstrap.servers": controller,
+            "log.dirs": str(self.data),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            **self.properties,
+        }
+        path = self.directory / "server.properties"
+        path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        return path
+
+    def format(self) -> None:
+        """Makes an empty directory a Kafka directory, as its quick start does."""
+        storage = jars.java("kafka.tools.StorageTool", "format", "--standalone")
+        storage += ["-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", str(self._write_properties())]
+        subprocess.run(storage, check=True, stdout=subprocess.DEVNULL)
+
+    def command(self) -> list[str]:
+        properties = self._write_properties()
+        if not (self.data / "meta.properties").exists():
+            self.format()
+        java, *arguments = jars.java("kafka.Kafka", str(properties))
+        return [java, f"-Xms{self.heap}", f"-Xmx{self.heap}", *self.collector, *arguments]
