@@ -62,6 +62,8 @@ def iterate_records(view: Buffer, *, limit: int = RECORDS_SIZE_MAX) -> Iterator[
     come with replacement characters, as in Kafka's own client.
     """
     header = read_header(view)
+    if header.record_count < 0:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"A batch counts {header.record_count} records")
     data = payload_of(view, header, limit=limit)
     base_offset = header.base_offset
     base_timestamp = header.base_timestamp
