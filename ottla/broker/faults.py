@@ -69,19 +69,24 @@ class DiskFaults:
         self._dirs = list(dirs)
         self._metadata_dir = metadata_dir
         self._events = events
-        self._listeners: list[Callable[[str], None]] = []
+        self._offline_listeners: list[Callable[[str], None]] = []
+        self._lost_listeners: list[Callable[[StorageLost], None]] = []
 
     def __repr__(self) -> str:
         return f"<DiskFaults offline={sorted(self.offline)} of {len(self._dirs)}>"
 
     def on_offline(self, listener: Callable[[str], None]) -> None:
         """`listener(directory)` is called once for each dir that goes offline."""
-        self._listeners.append(listener)
+        self._offline_listeners.append(listener)
+
+    def on_lost(self, listener: Callable[[StorageLost], None]) -> None:
+        """`listener(lost)` is called once, when the process has to end."""
+        self._lost_listeners.append(listener)
 
     def failed(self, directory: str, call: Call, error: OSError) -> Reaction:
         """To be told of every failed call in a log dir; what the caller must do about it.
 
-        PROCESS_ENDS: raise `lost`, or hand it to the task supervisor.
+        The listeners have been called when it returns. Belongs to the loop's thread.
         """
         assert directory in self._dirs, directory
         if directory in self.offline:
@@ -96,7 +101,7 @@ class DiskFaults:
         self._events.error(
             "log_dir_offline", dir=directory, call=call.value, errno=name, error=str(error)
         )
-        for listener in self._listeners:
+        for listener in self._offline_listeners:
             listener(directory)
         if directory == self._metadata_dir:
             return self._end(f"the log dir {directory} holds the metadata log and", directory)
@@ -107,4 +112,6 @@ class DiskFaults:
     def _end(self, which: str, directory: str) -> Reaction:
         self.lost = StorageLost(f"{which} cannot be used any more: {self.offline[directory]}")
         self._events.error("storage_lost", dir=directory, exit_status=EXIT_STATUS)
+        for listener in self._lost_listeners:
+            listener(self.lost)
         return Reaction.PROCESS_ENDS

@@ -75,7 +75,8 @@ class Disk(Protocol):
     def map(self, file: File) -> memoryview:
         """A read-only view of the whole file that shows later pwrites to it."""
 
-    def free_bytes(self, path: str) -> int: ...
+    def space(self, path: str) -> tuple[int, int]:
+        """Bytes of the file system that holds the path: in all, and still free for us."""
 
     def lock(self, path: str) -> File:
         """Makes the file and holds it alone until close; writes nothing into it.

@@ -153,9 +153,9 @@ class PosixDisk:
             return memoryview(b"")  # the kernel maps no empty file
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
-    def free_bytes(self, path: str) -> int:
+    def space(self, path: str) -> tuple[int, int]:
         status = os.statvfs(path)
-        return status.f_bavail * status.f_frsize
+        return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
 
     def lock(self, path: str) -> PosixFile:
         file = self.open(path, create=True)

@@ -44,7 +44,7 @@ from ottla.testing.platter import (
     touches,
 )
 
-DEFAULT_FREE_BYTES = 1 << 40
+TOTAL_BYTES = 1 << 40
 
 Operations = list[Pending]
 
@@ -164,7 +164,7 @@ class SimDisk:
         self.calls = 0
         self.crash_at: int | None = None
         self.before_call: Callable[[int, str, str], None] | None = None
-        self.free = DEFAULT_FREE_BYTES
+        self.free = TOTAL_BYTES
         self.pending: Operations = []
         self._root = DirectoryNode()
         self._faults: list[Fault] = []
@@ -252,9 +252,9 @@ class SimDisk:
         assert isinstance(file, SimFile)
         return file.map()
 
-    def free_bytes(self, path: str) -> int:
-        self._before_read("free_bytes", path)
-        return self.free
+    def space(self, path: str) -> tuple[int, int]:
+        self._before_read("space", path)
+        return TOTAL_BYTES, self.free
 
     def lock(self, path: str) -> SimFile:
         file = self.open(path, create=True)
@@ -276,7 +276,7 @@ class SimDisk:
         """Lets a kind of call fail with errno `number` where its path contains `path`.
 
         The first `passing` matching calls go well, then `times` fail. A failing pwrite still writes
-        its first `written` bytes. Kinds: pread, size, map, open, list, exists, free_bytes; pwrite,
+        its first `written` bytes. Kinds: pread, size, map, open, list, exists, space; pwrite,
         truncate, sync, create, make_dir, rename, remove, sync_dir.
         """
         fault = Fault(call, number, path, passing, times, written)

@@ -58,10 +58,13 @@ def test_a_dir_goes_offline_once() -> None:
 
 def test_without_the_metadata_dir_the_process_ends() -> None:
     disks, events = faults("/a", "/b", metadata="/a")
+    ends: list[StorageLost] = []
+    disks.on_lost(ends.append)
     error = OSError(errno.EIO, "Input/output error", "/a/x.log")
 
     assert disks.failed("/a", Call.WRITE, error) is Reaction.PROCESS_ENDS
-    assert isinstance(disks.lost, StorageLost)
+    assert disks.failed("/a", Call.WRITE, error) is Reaction.PROCESS_ENDS
+    assert ends == [disks.lost]
     assert str(disks.lost) == (
         "the log dir /a holds the metadata log and cannot be used any more: "
         "write failed: [Errno 5] Input/output error: '/a/x.log'"

@@ -1,0 +1,142 @@
+"""The names that partitions have in a log dir, and whose dir it is.
+
+    orders-0                                              a partition
+    orders-0.<32 hex>-delete                              deleted, its files go later
+    orders-0.<32 hex>-future                              a copy that moves in from another log dir
+    orders-0.<32 hex>-stray                               of no topic that the cluster knows: kept
+A topic's own name may hold dashes and dots. Names of deleted and stray directories are cut to the
+255 bytes that file systems allow: the topic's part is cut, not the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from ottla.broker.log import checkpoints
+from ottla.broker.log.checkpoints import MalformedFile, MetaProperties
+from ottla.broker.ports import Disk, Events, Rng
+
+LOCK_FILE = ".lock"
+METADATA_TOPIC = "__cluster_metadata"
+
+# Directories in a log dir that hold no partition; every other odd name is told.
+_OTHER_NAMES = frozenset({"remote-log-index-cache"})
+
+MAX_NAME_BYTES = 255
+_ID_LENGTH = 32
+_HEX = frozenset("0123456789abcdef")
+_MAX_PARTITION = 2**31 - 1
+
+
+class LogDirError(Exception):
+    """A log dir that this broker must not use; the text is a sentence for whoever started it."""
+
+
+class Kind(Enum):
+    PARTITION = ""
+    DELETED = "-delete"
+    FUTURE = "-future"
+    STRAY = "-stray"
+
+
+@dataclass(slots=True, frozen=True)
+class PartitionName:
+    topic: str
+    partition: int
+    kind: Kind = Kind.PARTITION
+
+
+def partition_name(topic: str, partition: int) -> str:
+    return f"{topic}-{partition}"
+
+
+def aside_name(topic: str, partition: int, kind: Kind, rng: Rng) -> str:
+    """A new name for a partition's directory that is no longer served."""
+    assert kind is not Kind.PARTITION
+    suffix = f"-{partition}.{rng.getrandbits(128):032x}{kind.value}"
+    return topic[: MAX_NAME_BYTES - len(suffix)] + suffix
+
+
+def parse_name(name: str) -> PartitionName | None:
+    """What a directory's name says, or None if it is no partition's."""
+    kind = Kind.PARTITION
+    for candidate in (Kind.DELETED, Kind.FUTURE, Kind.STRAY):
+        head, dot, identity = name.removesuffix(candidate.value).rpartition(".")
+        is_aside = name.endswith(candidate.value) and dot
+        if is_aside and len(identity) == _ID_LENGTH and _HEX.issuperset(identity):
+            kind, name = candidate, head
+            break
+    topic, dash, partition = name.rpartition("-")
+    if not topic or not dash or not (partition.isascii() and partition.isdigit()):
+        return None
+    number = int(partition)
+    if number > _MAX_PARTITION or str(number) != partition:
+        return None
+    return PartitionName(topic, number, kind)
+
+
+def list_partitions(disk: Disk, directory: str, events: Events) -> list[tuple[str, PartitionName]]:
+    """The partition directories of a log dir, in order of their names; others are left alone.
+
+    The metadata log is left out: it has its own keeper.
+    """
+    found: list[tuple[str, PartitionName]] = []
+    for name in disk.list(directory):
+        parsed = parse_name(name)
+        if parsed is not None:
+            if parsed.topic != METADATA_TOPIC:
+                found.append((name, parsed))
+        elif name not in _OTHER_NAMES and _is_directory(disk, f"{directory}/{name}"):
+            events.warning("log_dir_entry_ignored", dir=directory, name=name)
+    return found
+
+
+def make_log_dir(disk: Disk, directory: str) -> None:
+    """Makes the dir and its parents where they are missing, durably."""
+    if disk.exists(directory):
+        return
+    parent = checkpoints.parent_of(directory)
+    make_log_dir(disk, parent)
+    disk.make_dir(directory)
+    disk.sync_dir(parent)
+
+
+def identify(
+    disk: Disk, directory: str, *, node_id: int, cluster_id: str | None
+) -> MetaProperties | None:
+    """Whose directory it is; None if nobody's yet. LogDirError if it is somebody else's."""
+    path = f"{directory}/{checkpoints.META_PROPERTIES_FILE}"
+    try:
+        meta = checkpoints.read_meta_properties(disk, directory)
+    except MalformedFile as error:
+        raise LogDirError(f"{path} cannot be read: {error}.") from error
+    if meta is None:
+        return None
+    if meta.node_id != node_id:
+        raise LogDirError(
+            f"{path} says node.id={meta.node_id}, but this broker is node {node_id}:"
+            " the directory is another broker's."
+        )
+    if cluster_id is not None and meta.cluster_id != cluster_id:
+        raise LogDirError(
+            f"{path} says cluster.id={meta.cluster_id}, but this broker belongs to"
+            f" {cluster_id}: the directory is another cluster's."
+        )
+    return meta
+
+
+def new_directory_id(rng: Rng) -> bytes:
+    """A random id (UUID version 4) for a new log dir."""
+    value = rng.getrandbits(128)
+    value &= ~(0xF << 76 | 0x3 << 62)
+    value |= 0x4 << 76 | 0x2 << 62
+    return value.to_bytes(16, "big")
+
+
+def _is_directory(disk: Disk, path: str) -> bool:
+    try:
+        disk.list(path)
+    except OSError:
+        return False  # a file, or gone, or not ours to read
+    return True

@@ -1,0 +1,123 @@
+"""Names of partition directories, and whose log dir it is."""
+
+import random
+
+import pytest
+
+from ottla.broker.log import checkpoints
+from ottla.broker.log.checkpoints import MetaProperties
+from ottla.broker.log.directories import (
+    Kind,
+    LogDirError,
+    PartitionName,
+    aside_name,
+    identify,
+    list_partitions,
+    make_log_dir,
+    new_directory_id,
+    parse_name,
+)
+from ottla.testing.disk import SimDisk
+from ottla.testing.platter import CrashMode
+from tests.log.events import RecordedEvents
+
+HEX = "0123456789abcdef" * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "parsed"),
+    [
+        ("t-0", PartitionName("t", 0)),
+        ("a.b-c_d-12", PartitionName("a.b-c_d", 12)),
+        ("t-2147483647", PartitionName("t", 2147483647)),
+        (f"t-3.{HEX}-delete", PartitionName("t", 3, Kind.DELETED)),
+        (f"a.b-3.{HEX}-future", PartitionName("a.b", 3, Kind.FUTURE)),
+        (f"t-3.{HEX}-stray", PartitionName("t", 3, Kind.STRAY)),
+        ("my-delete-0", PartitionName("my-delete", 0)),
+        ("t-2147483648", None),
+        ("t-01", None),
+        ("t--1", PartitionName("t-", 1)),
+        ("t-", None),
+        ("-0", None),
+        ("t", None),
+        ("t-x", None),
+        ("t-\u0663", None),
+        ("lost+found", None),
+        ("t-3-delete", None),
+        ("t-3.0123-delete", None),
+        (f"t-3.{HEX.upper()}-delete", None),
+        ("recovery-point-offset-checkpoint", None),
+        ("", None),
+    ],
+)
+def test_names(name: str, parsed: PartitionName | None) -> None:
+    assert parse_name(name) == parsed
+
+
+@pytest.mark.parametrize("kind", [Kind.DELETED, Kind.FUTURE, Kind.STRAY])
+def test_a_name_aside_tells_what_it_was(kind: Kind) -> None:
+    name = aside_name("a.b-c", 7, kind, random.Random(1))
+
+    assert parse_name(name) == PartitionName("a.b-c", 7, kind)
+    assert len(name) == len("a.b-c-7.") + 32 + len(kind.value)
+
+
+def test_a_long_topic_is_cut_to_what_file_systems_allow() -> None:
+    name = aside_name("x" * 249, 12, Kind.DELETED, random.Random(1))
+
+    assert len(name) == 255
+    parsed = parse_name(name)
+    assert parsed is not None
+    assert (parsed.partition, parsed.kind) == (12, Kind.DELETED)
+
+
+def test_only_partitions_are_listed_and_strange_directories_are_told() -> None:
+    disk = SimDisk()
+    events = RecordedEvents()
+    for name in ("b-1", "a-0", "__cluster_metadata-0", "lost+found", "remote-log-index-cache"):
+        disk.make_dir(f"/{name}")
+    disk.open("/meta.properties", create=True).close()
+    disk.open("/.lock", create=True).close()
+
+    assert [name for name, _ in list_partitions(disk, "/", events)] == ["a-0", "b-1"]
+    assert events.names == ["log_dir_entry_ignored"]
+    assert events.fields("log_dir_entry_ignored")["name"] == "lost+found"
+
+
+def test_a_new_log_dir_is_durable_with_its_parents() -> None:
+    disk = SimDisk()
+    make_log_dir(disk, "/var/lib/ottla")
+    make_log_dir(disk, "/var/lib/ottla")
+
+    for mode in CrashMode:
+        assert disk.crash(random.Random(1), mode).exists("/var/lib/ottla")
+
+
+def test_whose_directory_it_is() -> None:
+    disk = SimDisk()
+    assert identify(disk, "", node_id=1, cluster_id="c") is None
+    meta = MetaProperties("c", 1, bytes(range(16)))
+    checkpoints.write_meta_properties(disk, "", meta, now_ms=0)
+
+    assert identify(disk, "", node_id=1, cluster_id="c") == meta
+    assert identify(disk, "", node_id=1, cluster_id=None) == meta
+    with pytest.raises(LogDirError, match=r"node.id=1, but this broker is node 2"):
+        identify(disk, "", node_id=2, cluster_id="c")
+    with pytest.raises(LogDirError, match=r"cluster.id=c, but this broker belongs to d"):
+        identify(disk, "", node_id=1, cluster_id="d")
+
+
+def test_unreadable_meta_properties_stop_the_start() -> None:
+    disk = SimDisk()
+    disk.open("/meta.properties", create=True).pwrite(b"\0" * 20, 0)
+
+    with pytest.raises(LogDirError, match=r"meta.properties cannot be read"):
+        identify(disk, "", node_id=1, cluster_id="c")
+
+
+def test_directory_ids_are_random_uuids() -> None:
+    rng = random.Random(1)
+    ids = {new_directory_id(rng) for _ in range(50)}
+
+    assert len(ids) == 50
+    assert all(one[6] >> 4 == 4 and one[8] >> 6 == 2 for one in ids)
