@@ -68,10 +68,18 @@ def iterate_records(view: Buffer, *, limit: int = RECORDS_SIZE_MAX) -> Iterator[
     base_offset = header.base_offset
     base_timestamp = header.base_timestamp
     append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE else None
+    new = tuple.__new__
     position = 0
     size = len(data)
     for _ in range(header.record_count):
-        end, position, timestamp_delta, offset_delta = read_prefix(data, position, size)
+        length, position = read_varint(data, position)
+        end = position + length
+        if length < RECORD_SIZE_MIN - 1 or end > size:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD, f"A record claims a length of {length} bytes"
+            )
+        timestamp_delta, position = read_varlong(data, position + 1)
+        offset_delta, position = read_varint(data, position)
         key, position = _read_field(data, position, end)
         value, position = _read_field(data, position, end)
         if position < end and data[position] == 0:
@@ -81,52 +89,22 @@ def iterate_records(view: Buffer, *, limit: int = RECORDS_SIZE_MAX) -> Iterator[
             headers, position = read_headers(data, position, end)
         if position != end:
             raise KafkaError(ErrorCode.INVALID_RECORD, "A record has bytes behind its headers")
-        yield Record(
-            base_offset + offset_delta,
-            base_timestamp + timestamp_delta if append_time is None else append_time,
-            key,
-            value,
-            headers,
-        )
+        timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
+        yield new(Record, (base_offset + offset_delta, timestamp, key, value, headers))
     if position != size:
         raise KafkaError(
             ErrorCode.INVALID_RECORD, "A batch has bytes behind the records that it counts"
         )
 
 
-def read_prefix(data: Buffer, position: int, size: int) -> tuple[int, int, int, int]:
-    """The start of one record: (end of it, position of its key length, the two deltas).
-
-    Timestamp delta first. The end is within the block; anything else raises INVALID_RECORD.
-    """
-    length, position = read_varint(data, position)
-    end = position + length
-    if length < RECORD_SIZE_MIN - 1 or end > size:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"A record claims a length of {length} bytes")
-    position += 1
-    byte = data[position]
-    if byte < 0x80:
-        timestamp_delta = (byte >> 1) ^ -(byte & 1)
-        position += 1
-    else:
-        timestamp_delta, position = read_varlong(data, position)
-    offset_delta, position = read_varint(data, position)
-    return end, position, timestamp_delta, offset_delta
-
-
-def read_field_span(data: Buffer, position: int, end: int) -> tuple[int, int]:
-    """A nullable field as (start, length), length -1 for null; it lies within the record."""
-    length, position = read_varint(data, position)
-    if length < -1 or length > end - position:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"A record's field claims {length} bytes")
-    return position, length
-
-
 def _read_field(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    position, length = read_field_span(data, position, end)
+    length, position = read_varint(data, position)
     if length < 0:
-        return None, position
-    return data[position : position + length], position + length
+        if length == -1:
+            return None, position
+    elif length <= end - position:
+        return data[position : position + length], position + length
+    raise KafkaError(ErrorCode.INVALID_RECORD, f"A record's field claims {length} bytes")
 
 
 def read_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:

@@ -11,7 +11,6 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 
 Buffer = bytes | bytearray | memoryview
 
-VARINT_SIZE_MAX = 5
 VARLONG_SIZE_MAX = 10
 
 
@@ -37,7 +36,13 @@ def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return (byte >> 1) ^ -(byte & 1), position
         value = byte & 0x7F
-        for shift in (7, 14, 21, 28):
+        # Two bytes are common enough to be spared the loop.
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << 7
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position
+        for shift in (14, 21, 28):
             byte = buffer[position]
             position += 1
             value |= (byte & 0x7F) << shift
@@ -52,9 +57,13 @@ def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
 
 def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
     """Reads an int64; returns it and the position behind it, or raises INVALID_RECORD."""
-    value = 0
     try:
-        for shift in range(0, 7 * VARLONG_SIZE_MAX, 7):
+        byte = buffer[position]
+        position += 1
+        if byte < 0x80:
+            return (byte >> 1) ^ -(byte & 1), position
+        value = byte & 0x7F
+        for shift in range(7, 7 * VARLONG_SIZE_MAX, 7):
             byte = buffer[position]
             position += 1
             value |= (byte & 0x7F) << shift
