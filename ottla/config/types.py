@@ -7,6 +7,7 @@ else of `config`. Names are Kafka's topic keys in snake_case; units stand in the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 
 LONG_MAX = 2**63 - 1
 
@@ -42,3 +43,79 @@ class LogConfig:
     @property
     def compacted(self) -> bool:
         return "compact" in self.cleanup_policy
+
+
+class ConfigError(Exception):
+    """A setting that cannot be accepted; `message` is a sentence for whoever set it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+@dataclass(slots=True, frozen=True)
+class Listener:
+    """Where the broker listens, or where clients are told to go.
+
+    `host` "" means every address; `protocol` is the security protocol that the name maps to.
+    """
+
+    name: str
+    host: str
+    port: int
+    protocol: str = "PLAINTEXT"
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+class ConfigType(IntEnum):
+    """Kafka's types of settings, by their number in DescribeConfigs."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, by its number in DescribeConfigs."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+@dataclass(slots=True, frozen=True)
+class Synonym:
+    """One place, strongest first, that a setting's value could come from."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(slots=True, frozen=True)
+class ConfigEntry:
+    """One setting as DescribeConfigs and CreateTopics show it."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    type: ConfigType
+    read_only: bool
+    sensitive: bool
+    synonyms: tuple[Synonym, ...]
+    doc: str

@@ -1,0 +1,92 @@
+"""The `ottla` command: a table of commands, each imported only when it is asked for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NamedTuple, TextIO
+
+from ottla.config.types import ConfigError
+
+EX_USAGE = 64
+EX_CONFIG = 78
+"""Exit statuses of sysexits.h; a service manager should not start a broker again after 78."""
+
+
+class Command(NamedTuple):
+    """`target` is module:function; the function takes the arguments, and returns a status."""
+
+    target: str
+    sentence: str
+
+
+COMMANDS = {
+    "serve": Command("ottla.broker.serve:main", "Run a broker; needs no configuration."),
+    "config": Command(
+        "ottla.broker.config_command:main", "Show every setting: value, origin, meaning."
+    ),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; returns the process's exit status."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if sys.flags.optimize:
+        return _refuse("do not run Ottla under python -O: its own checks would be gone.", EX_USAGE)
+    if not words or words[0] in ("--help", "-h", "help"):
+        _say(sys.stdout, _help())
+        return 0
+    if words[0] in ("--version", "version"):
+        from ottla import __version__
+
+        _say(sys.stdout, f"ottla {__version__}")
+        return 0
+    command = COMMANDS.get(words[0])
+    if command is None:
+        return _refuse(_unknown(words[0]), EX_USAGE)
+    module, _, function = command.target.partition(":")
+    try:
+        status = getattr(import_module(module), function)(words[1:])
+    except ConfigError as error:
+        return _refuse(error.message, EX_CONFIG)
+    return int(status or 0)
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  ottla {name:<{width}}  {one.sentence}" for name, one in COMMANDS.items()]
+    return "\n".join(
+        [
+            "Ottla is a Kafka-compatible broker: Kafka's protocol, Kafka's files, one command.",
+            "",
+            *lines,
+            f"  ottla {'--version':<{width}}",
+            "",
+            "`ottla COMMAND --help` tells more. To try it:",
+            "  ottla serve",
+            "and then, with any Kafka client, connect to localhost:9092.",
+        ]
+    )
+
+
+def _unknown(word: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, COMMANDS, n=1)
+    hint = f" Did you mean `ottla {near[0]}`?" if near else ""
+    return f"there is no command {word}.{hint} Commands: {', '.join(COMMANDS)}."
+
+
+def _refuse(sentence: str, status: int) -> int:
+    for line in sentence.splitlines():
+        _say(sys.stderr, f"ottla: {line}")
+    return status
+
+
+def _say(stream: TextIO, text: str) -> None:
+    print(text, file=stream)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

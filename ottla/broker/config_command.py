@@ -1,0 +1,153 @@
+"""`ottla config`: every setting with its value, its origin, what it means, and whether it acts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
+
+import click
+
+from ottla.config.broker import BrokerConfig
+from ottla.config.catalogue import broker_keys
+from ottla.config.keys import Key, render
+from ottla.config.load import Loaded, load
+from ottla.config.topic import BROKER_KEY_OF, topic_defaults, topic_keys
+
+HIDDEN = "(hidden)"
+
+
+@dataclass(slots=True, frozen=True)
+class Row:
+    """One setting as it is shown."""
+
+    scope: str
+    name: str
+    value: str | None
+    origin: str
+    acts: bool
+    type: str
+    allowed: str
+    default: str | None
+    dynamic: str
+    sentence: str
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("pattern", required=False)
+@click.option("--config", "file", metavar="FILE", help="Read settings from a server.properties.")
+@click.option(
+    "--override", "overrides", metavar="KEY=VALUE", multiple=True, help="Set one key; repeatable."
+)
+@click.option("--json", "as_json", is_flag=True, help="Write a JSON list.")
+@click.option("--all", "everything", is_flag=True, help="Show Kafka's internal keys too.")
+def command(
+    pattern: str | None,
+    file: str | None,
+    overrides: tuple[str, ...],
+    as_json: bool,
+    everything: bool,
+) -> None:
+    """Show every setting: its value, where it comes from, what it means, whether it acts.
+
+    PATTERN is a part of a name (retention), or a pattern (log.*.ms).
+
+    Settings come from, weakest first: defaults, --config, the environment (KAFKA_ and the key in
+    capitals with _ for a point: KAFKA_LOG_DIRS), --override. Kafka's keys that have no meaning
+    here are accepted, and shown as such. Where the output is no terminal it is a
+    server.properties with comments.
+    """
+    loaded = load(file, overrides)
+    rows = [row for row in _rows(loaded, everything) if _matches(row.name, pattern)]
+    if as_json:
+        click.echo(json.dumps([asdict(row) for row in rows], indent=2))
+    elif sys.stdout.isatty():
+        _show_table(rows)
+    else:
+        click.echo("\n".join(_properties(rows)))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the command; ConfigError goes to the caller."""
+    try:
+        status = command.main(list(arguments), prog_name="ottla config", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    return int(status or 0)
+
+
+def _rows(loaded: Loaded, everything: bool) -> Iterator[Row]:
+    given = loaded.config.layers.static
+    for name, key in broker_keys().items():
+        if key.internal and not everything and name not in given:
+            continue
+        origin = loaded.origins.get(name, "default")
+        value = render(key.parse(given[name])) if name in given else key.default
+        yield _row("broker", key, value, origin)
+    defaults = topic_defaults(loaded.config)
+    for name, key in sorted(topic_keys().items()):
+        if not key.internal or everything:
+            yield _row("topic", key, render(defaults[name]), _topic_origin(loaded.config, name))
+
+
+def _row(scope: str, key: Key, value: str | None, origin: str) -> Row:
+    return Row(
+        scope=scope,
+        name=key.name,
+        value=HIDDEN if key.sensitive and value else value,
+        origin=origin,
+        acts=key.acts,
+        type=key.type.name.lower(),
+        allowed=key.allowed(),
+        default=key.default,
+        dynamic=key.dynamic.value,
+        sentence=key.sentence,
+    )
+
+
+def _topic_origin(config: BrokerConfig, name: str) -> str:
+    broker_key = BROKER_KEY_OF.get(name)
+    return "default" if broker_key is None else f"broker: {broker_key}"
+
+
+def _matches(name: str, pattern: str | None) -> bool:
+    if pattern is None:
+        return True
+    return fnmatchcase(name, pattern) if "*" in pattern or "?" in pattern else pattern in name
+
+
+def _show_table(rows: list[Row]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    for scope in ("broker", "topic"):
+        chosen = [row for row in rows if row.scope == scope]
+        if not chosen:
+            continue
+        table = Table(title=f"{scope} settings", title_justify="left", box=None, padding=(0, 1))
+        for heading in ("key", "value", "origin", "acts", "meaning"):
+            table.add_column(heading, overflow="fold")
+        for row in chosen:
+            style = "" if row.acts else "dim"
+            acts = "yes" if row.acts else "no"
+            cells = (row.name, row.value or "", row.origin, acts, row.sentence)
+            table.add_row(*map(Text, cells), style=style)
+        console.print(table)
+
+
+def _properties(rows: list[Row]) -> Iterator[str]:
+    """The rows as a server.properties; what has no value, or is a topic's, is a comment."""
+    for row in rows:
+        effect = "" if row.acts else "; without effect here"
+        yield f"# {row.sentence} ({row.origin}{effect})"
+        if row.scope == "topic":
+            yield f"# topic setting: {row.name}={row.value or ''}"
+        elif row.value is None or row.value == HIDDEN:
+            yield f"#{row.name}="
+        else:
+            yield f"{row.name}={row.value}"

@@ -1,0 +1,290 @@
+"""Kafka's keys for groups, committed offsets and transactions.
+
+A table of `accepted.py`, which says how it is read. Ottla knows these keys and does not act on
+them.
+"""
+
+TABLE = """
+add.partitions.to.txn.retry.backoff.max.ms | INT | 0..
+  = 100
+    Longest that adding a partition to a transaction is tried again.
+add.partitions.to.txn.retry.backoff.ms | INT | 1..
+  = 20
+    Wait before adding a partition to a transaction is tried again.
+group.consumer.assignment.interval.ms | INT | 0.. | cluster
+  = 1000
+    Least time between two assignments of a consumer group.
+group.consumer.assignors | LIST
+  = uniform,range
+    Assignors on offer to consumer groups, the default first.
+group.consumer.heartbeat.interval.ms | INT | 1..
+  = 5000
+    How often members of a consumer group are asked to report.
+group.consumer.max.assignment.interval.ms | INT | 0..
+  = 15000
+    Most that a group may set as its assignment interval.
+group.consumer.max.heartbeat.interval.ms | INT | 1..
+  = 15000
+    Most that a group may set as its heartbeat interval.
+group.consumer.max.session.timeout.ms | INT | 1..
+  = 60000
+    Most that a group may set as its session timeout.
+group.consumer.max.size | INT | 1..
+  = 2147483647
+    Most members of a consumer group.
+group.consumer.migration.policy | STRING | ~DISABLED,DOWNGRADE,UPGRADE,BIDIRECTIONAL
+  = bidirectional
+    Whether classic groups and consumer groups turn into each other while in use.
+group.consumer.min.assignment.interval.ms | INT | 0..
+  = 0
+    Least that a group may set as its assignment interval.
+group.consumer.min.heartbeat.interval.ms | INT | 1..
+  = 5000
+    Least that a group may set as its heartbeat interval.
+group.consumer.min.session.timeout.ms | INT | 1..
+  = 45000
+    Least that a group may set as its session timeout.
+group.consumer.regex.refresh.interval.ms | INT | 10000.. | internal
+  = 600000
+    How often subscribed patterns are matched against the topics again.
+group.consumer.session.timeout.ms | INT | 1..
+  = 45000
+    Silence after which a member of a consumer group is dropped.
+group.coordinator.append.linger.ms | INT | -1..
+  = -1
+    Wait that gathers a group's writes into one; -1 lets the coordinator choose.
+group.coordinator.background.threads | INT | 1..
+  = 2
+    Threads for the group coordinator's background work.
+group.coordinator.cached.buffer.max.bytes | INT | 524288.. | cluster
+  = 1048588
+    Largest write buffer that the group coordinator keeps.
+group.coordinator.rebalance.protocols | LIST | consumer,classic,share,streams
+  = classic,consumer,streams
+    Kinds of groups that are served.
+group.coordinator.threads | INT | 1..
+  = 4
+    Threads of the group coordinator.
+group.initial.rebalance.delay.ms | INT
+  = 3000
+    Wait for more members before a new group is first assigned.
+group.max.session.timeout.ms | INT
+  = 1800000
+    Longest session timeout that a classic member may ask for.
+group.max.size | INT | 1..
+  = 2147483647
+    Most members of a classic group.
+group.min.session.timeout.ms | INT
+  = 6000
+    Shortest session timeout that a classic member may ask for.
+group.share.assignment.interval.ms | INT | 0.. | cluster
+  = 1000
+    Least time between two assignments of a share group.
+group.share.assignors | LIST
+  = simple
+    Assignors on offer to share groups.
+group.share.delivery.count.limit | INT | 2..10
+  = 5
+    How often a record is delivered to a share group before it is given up.
+group.share.heartbeat.interval.ms | INT | 1..
+  = 5000
+    How often members of a share group are asked to report.
+group.share.initialize.retry.interval.ms | INT | 1.. | internal
+  = 30000
+    Wait before setting up a share group's state is tried again.
+group.share.max.assignment.interval.ms | INT | 0..
+  = 15000
+    Most that a share group may set as its assignment interval.
+group.share.max.delivery.count.limit | INT | 5..25
+  = 10
+    Most that a share group may set as its delivery limit.
+group.share.max.heartbeat.interval.ms | INT | 1..
+  = 15000
+    Most that a share group may set as its heartbeat interval.
+group.share.max.partition.max.record.locks | INT | 2000..10000
+  = 4000
+    Most that a share group may set as its lock limit.
+group.share.max.record.lock.duration.ms | INT | 30000..3600000
+  = 60000
+    Longest that a share group may lock a record.
+group.share.max.session.timeout.ms | INT | 1..
+  = 60000
+    Most that a share group may set as its session timeout.
+group.share.max.share.sessions | INT | 1..
+  = 2000
+    Most share sessions on one broker.
+group.share.max.size | INT | 1..1000
+  = 200
+    Most members of a share group.
+group.share.min.assignment.interval.ms | INT | 0..
+  = 0
+    Least that a share group may set as its assignment interval.
+group.share.min.delivery.count.limit | INT | 2..5
+  = 2
+    Least that a share group may set as its delivery limit.
+group.share.min.heartbeat.interval.ms | INT | 1..
+  = 5000
+    Least that a share group may set as its heartbeat interval.
+group.share.min.partition.max.record.locks | INT | 100..2000
+  = 100
+    Least that a share group may set as its lock limit.
+group.share.min.record.lock.duration.ms | INT | 1000..30000
+  = 15000
+    Shortest that a share group may lock a record.
+group.share.min.session.timeout.ms | INT | 1..
+  = 45000
+    Least that a share group may set as its session timeout.
+group.share.partition.max.record.locks | INT | 100..10000
+  = 2000
+    Most records of one partition that a share group holds locked.
+group.share.persister.class.name | STRING | | internal
+  = org.apache.kafka.server.share.persister.DefaultStatePersister
+    Java class that keeps the state of share groups.
+group.share.record.lock.duration.ms | INT | 1000..3600000
+  = 30000
+    How long a record stays locked for the member that fetched it.
+group.share.session.timeout.ms | INT | 1..
+  = 45000
+    Silence after which a member of a share group is dropped.
+group.streams.assignment.interval.ms | INT | 0.. | cluster
+  = 1000
+    Least time between two assignments of a streams group.
+group.streams.heartbeat.interval.ms | INT | 1..
+  = 5000
+    How often members of a streams group are asked to report.
+group.streams.initial.rebalance.delay.ms | INT | 0..
+  = 3000
+    Wait for more members before a new streams group is first assigned.
+group.streams.max.assignment.interval.ms | INT | 0..
+  = 15000
+    Most that a streams group may set as its assignment interval.
+group.streams.max.heartbeat.interval.ms | INT | 1..
+  = 15000
+    Most that a streams group may set as its heartbeat interval.
+group.streams.max.session.timeout.ms | INT | 1..
+  = 60000
+    Most that a streams group may set as its session timeout.
+group.streams.max.size | INT | 1..
+  = 2147483647
+    Most members of a streams group.
+group.streams.max.standby.replicas | INT | 0..
+  = 2
+    Most standby replicas that a streams group may ask for.
+group.streams.min.assignment.interval.ms | INT | 0..
+  = 0
+    Least that a streams group may set as its assignment interval.
+group.streams.min.heartbeat.interval.ms | INT | 1..
+  = 5000
+    Least that a streams group may set as its heartbeat interval.
+group.streams.min.session.timeout.ms | INT | 1..
+  = 45000
+    Least that a streams group may set as its session timeout.
+group.streams.num.standby.replicas | INT | 0..
+  = 0
+    Standby replicas of each task of a streams group.
+group.streams.session.timeout.ms | INT | 1..
+  = 45000
+    Silence after which a member of a streams group is dropped.
+offset.metadata.max.bytes | INT
+  = 4096
+    Longest text that may go with a committed offset.
+offsets.commit.timeout.ms | INT | 1..
+  = 5000
+    Longest that an offset commit waits for its replicas.
+offsets.load.buffer.size | INT | 1..
+  = 5242880
+    Bytes of the offsets topic that are read at once when a group is loaded.
+offsets.retention.check.interval.ms | LONG | 1..
+  = 600000
+    How often expired offsets are looked for.
+offsets.retention.minutes | INT | 1..
+  = 10080
+    How long the offsets of an empty group are kept.
+offsets.topic.compression.codec | INT
+  = 0
+    Codec number of the offsets topic.
+offsets.topic.num.partitions | INT | 1..
+  = 50
+    Partitions of the offsets topic.
+offsets.topic.replication.factor | SHORT | 1..
+  = 3
+    Replicas of the offsets topic.
+offsets.topic.segment.bytes | INT | 1..
+  = 104857600
+    Segment size of the offsets topic.
+share.coordinator.append.linger.ms | INT | -1..
+  = -1
+    Wait that gathers share group writes into one; -1 lets the coordinator choose.
+share.coordinator.cached.buffer.max.bytes | INT | 524288.. | cluster
+  = 1048588
+    Largest write buffer that the share coordinator keeps.
+share.coordinator.cold.partition.snapshot.interval.ms | INT | 1.. | internal
+  = 300000
+    How often an unchanged share partition is snapshot again.
+share.coordinator.load.buffer.size | INT | 1..
+  = 5242880
+    Bytes of the share state topic that are read at once when it is loaded.
+share.coordinator.snapshot.update.records.per.snapshot | INT | 0..500
+  = 500
+    Updates of a share partition between two snapshots.
+share.coordinator.state.topic.compression.codec | INT
+  = 0
+    Codec number of the share state topic.
+share.coordinator.state.topic.min.isr | SHORT | 1..
+  = 2
+    In-sync replicas that a write to the share state topic needs.
+share.coordinator.state.topic.num.partitions | INT | 1..
+  = 50
+    Partitions of the share state topic.
+share.coordinator.state.topic.prune.interval.ms | INT | 1.. | internal
+  = 300000
+    How often old records of the share state topic are deleted.
+share.coordinator.state.topic.replication.factor | SHORT | 1..
+  = 3
+    Replicas of the share state topic.
+share.coordinator.state.topic.segment.bytes | INT | 1..
+  = 104857600
+    Segment size of the share state topic.
+share.coordinator.threads | INT | 1..
+  = 1
+    Threads of the share coordinator.
+share.coordinator.write.timeout.ms | INT | 1..
+  = 5000
+    Longest that a write to the share state topic waits for its replicas.
+share.fetch.purgatory.purge.interval.requests | INT
+  = 1000
+    Waiting share fetches after which finished ones are dropped.
+transaction.abort.timed.out.transaction.cleanup.interval.ms | INT | 1..
+  = 10000
+    How often transactions that ran out of time are aborted.
+transaction.max.timeout.ms | INT | 1..
+  = 900000
+    Longest timeout that a transaction may ask for.
+transaction.partition.verification.enable | BOOLEAN | | cluster
+  = true
+    Whether a transactional write is refused if its partition was not added.
+transaction.remove.expired.transaction.cleanup.interval.ms | INT | 1..
+  = 3600000
+    How often expired transactional ids are removed.
+transaction.state.log.load.buffer.size | INT | 1..
+  = 5242880
+    Bytes of the transaction topic that are read at once when it is loaded.
+transaction.state.log.min.isr | INT | 1..
+  = 2
+    In-sync replicas that a write to the transaction topic needs.
+transaction.state.log.num.partitions | INT | 1..
+  = 50
+    Partitions of the transaction topic.
+transaction.state.log.replication.factor | SHORT | 1..
+  = 3
+    Replicas of the transaction topic.
+transaction.state.log.segment.bytes | INT | 1..
+  = 104857600
+    Segment size of the transaction topic.
+transaction.two.phase.commit.enable | BOOLEAN
+  = false
+    Whether a transaction may be part of a two-phase commit led elsewhere.
+transactional.id.expiration.ms | INT | 1..
+  = 604800000
+    Silence after which a transactional id is forgotten.
+"""

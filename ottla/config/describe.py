@@ -1,0 +1,115 @@
+"""Settings as DescribeConfigs shows them: value, source and synonyms, by Kafka's rules.
+
+A setting's synonyms are the places its value could come from, strongest first, and begin with the
+first place under the asked name: `log.retention.hours` alone does not show under
+`log.retention.ms`. The source is that of the first synonym, or the default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import dropwhile
+
+from ottla.config.broker import BrokerConfig
+from ottla.config.catalogue import broker_key, broker_keys
+from ottla.config.keys import Dynamic, Key, render
+from ottla.config.topic import BROKER_KEY_OF, effective_topic_values, topic_keys
+from ottla.config.types import ConfigEntry, ConfigSource, ConfigType, Synonym
+
+_FALLBACKS = (
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+)
+_FALLBACKS_OF = {name: names for names in _FALLBACKS for name in names}
+
+
+def describe_topic(config: BrokerConfig, overrides: Mapping[str, str | None]) -> list[ConfigEntry]:
+    """The 33 settings of a topic with these settings of its own, sorted by name."""
+    values = effective_topic_values(config, overrides)
+    entries = []
+    for name, key in sorted(topic_keys().items()):
+        if key.internal and name not in overrides:
+            continue
+        value = render(values[name])
+        synonyms = _synonyms(config, BROKER_KEY_OF[name]) if name in BROKER_KEY_OF else ()
+        if name in overrides:
+            synonyms = (Synonym(name, value, ConfigSource.TOPIC), *synonyms)
+        entries.append(_entry(key, value, synonyms, read_only=False))
+    return entries
+
+
+def describe_broker(config: BrokerConfig) -> list[ConfigEntry]:
+    """The settings of this broker, sorted by name; hidden ones only where they are set."""
+    effective = config.layers.effective()
+    names = {name for name, key in broker_keys().items() if not _hidden(key)} | effective.keys()
+    return [
+        _describe_broker_key(config, name, effective.get(name), _synonyms(config, name))
+        for name in sorted(names)
+    ]
+
+
+def describe_broker_defaults(config: BrokerConfig) -> list[ConfigEntry]:
+    """The settings that were made for all brokers at run time, sorted by name."""
+    entries = []
+    for name, text in sorted(config.layers.dynamic_default.items()):
+        synonym = _synonym(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER)
+        entries.append(_describe_broker_key(config, name, text, (synonym,)))
+    return entries
+
+
+def _hidden(key: Key) -> bool:
+    return key.internal or key.name.startswith("ottla.")
+
+
+def _describe_broker_key(
+    config: BrokerConfig, name: str, text: str | None, synonyms: tuple[Synonym, ...]
+) -> ConfigEntry:
+    key = broker_key(name)
+    if key is None:
+        source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
+        return ConfigEntry(name, None, source, ConfigType.UNKNOWN, True, True, synonyms, "")
+    value = key.default if text is None else render(key.parse(text))
+    return _entry(key, value, synonyms, read_only=key.dynamic is Dynamic.NO)
+
+
+def _entry(
+    key: Key, value: str | None, synonyms: tuple[Synonym, ...], *, read_only: bool
+) -> ConfigEntry:
+    return ConfigEntry(
+        name=key.name,
+        value=None if key.sensitive else value,
+        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+        type=key.type,
+        read_only=read_only,
+        sensitive=key.sensitive,
+        synonyms=synonyms,
+        doc=key.sentence,
+    )
+
+
+def _synonyms(config: BrokerConfig, name: str) -> tuple[Synonym, ...]:
+    places = _places(config, _FALLBACKS_OF.get(name, (name,)))
+    return tuple(dropwhile(lambda synonym: synonym.name != name, places))
+
+
+def _places(config: BrokerConfig, names: tuple[str, ...]) -> Iterator[Synonym]:
+    layers = config.layers
+    for source, texts in (
+        (ConfigSource.DYNAMIC_BROKER, layers.dynamic_broker),
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER, layers.dynamic_default),
+        (ConfigSource.STATIC_BROKER, layers.static),
+    ):
+        for name in names:
+            if name in texts:
+                yield _synonym(name, texts[name], source)
+    for name in names:
+        key = broker_key(name)
+        if key is not None and key.default is not None:
+            yield _synonym(name, key.default, ConfigSource.DEFAULT)
+
+
+def _synonym(name: str, text: str, source: ConfigSource) -> Synonym:
+    key = broker_key(name)
+    return Synonym(name, None if key is None or key.sensitive else text, source)

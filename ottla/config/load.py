@@ -1,0 +1,183 @@
+"""Reads a broker's settings: default < properties file < environment < --override.
+
+Every setting is one of three kinds. Keys that Ottla acts on are fields of BrokerConfig. Kafka's
+other keys are accepted when their value is one that Kafka takes, and named at the start. Anything
+else is an error, as is a key that asks for a protection that this version does not have: a broker
+that ignored it would stand open. All errors are told at once.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ottla.config.broker import BrokerConfig, Layers, acting_keys, with_both_ids
+from ottla.config.properties import parse_properties
+from ottla.config.types import ConfigError
+
+_NOT_KEYS = re.compile(
+    # The image's own variables, for the JVM and the scripts around it,
+    r"KAFKA_(HEAP_OPTS|OPTS|HOME|VERSION|DEBUG|MODE|GC_LOG_OPTS|JVM_PERFORMANCE_OPTS"
+    r"|LOG4J_.*|TOOLS_LOG4J_.*|JMX_.*"
+    # and those that Kubernetes sets beside a service named kafka.
+    r"|SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_[0-9]+_(TCP|UDP)(_.*)?)?)"
+)
+_PLUGIN_PREFIXES = ("rsm.config.", "rlmm.config.")
+
+
+@dataclass(slots=True, frozen=True)
+class Loaded:
+    """A configuration, and what there is to say about it."""
+
+    config: BrokerConfig
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """Where each setting that was given comes from, by dotted name."""
+    without_effect: tuple[str, ...] = ()
+    """Kafka's keys that were given and mean nothing here, sorted."""
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences for the start."""
+        notes = []
+        if self.without_effect:
+            notes.append(f"accepted without effect: {', '.join(self.without_effect)}")
+        for listener in self.config.controller_listeners:
+            notes.append(f"not opened: {listener}; a single node needs no controller listener")
+        return notes
+
+
+@dataclass(slots=True, frozen=True)
+class Setting:
+    """One text for one key, and where it stands."""
+
+    name: str
+    text: str
+    origin: str
+
+
+def load(
+    properties_file: str | os.PathLike[str] | None = None,
+    overrides: Iterable[str] | Mapping[str, str] = (),
+    environ: Mapping[str, str] | None = None,
+) -> Loaded:
+    """The settings of a broker; ConfigError lists everything that is wrong with them.
+
+    `overrides` are `key=value` texts or a mapping. `environ` is the process's environment unless
+    another is given; a broker inside somebody's program gives {}.
+    """
+    settings: dict[str, Setting] = {}
+    if properties_file is not None:
+        settings.update(_from_file(os.fspath(properties_file)))
+    settings.update(_from_environment(os.environ if environ is None else environ))
+    settings.update(_from_overrides(overrides))
+    problems = [problem for setting in settings.values() for problem in _problems(setting)]
+    if problems:
+        raise ConfigError("\n".join(problems))
+    static = with_both_ids({setting.name: setting.text for setting in settings.values()})
+    return Loaded(
+        config=BrokerConfig.assemble(Layers(static=static)),
+        origins={setting.name: setting.origin for setting in settings.values()},
+        without_effect=tuple(sorted(name for name in settings if not _acts(name))),
+    )
+
+
+def _from_file(path: str) -> Iterator[tuple[str, Setting]]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8 text.") from error
+    for one in parse_properties(text):
+        origin = f"{os.path.basename(path)}:{one.line}"
+        yield one.name, Setting(one.name, one.value.strip(), origin)
+
+
+def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, Setting]]:
+    for variable, text in sorted(environ.items()):
+        if variable == "CLUSTER_ID":
+            yield "ottla.cluster.id", Setting("ottla.cluster.id", text.strip(), variable)
+        elif variable.startswith("KAFKA_") and not _NOT_KEYS.fullmatch(variable):
+            name = key_of_variable(variable)
+            yield name, Setting(name, text.strip(), variable)
+
+
+def key_of_variable(variable: str) -> str:
+    """The key that a KAFKA_ variable stands for: `_` is a point, `__` is `_`, `___` is `-`."""
+    name = variable.removeprefix("KAFKA_").lower().replace("_", ".")
+    return name.replace("...", "-").replace("..", "_")
+
+
+def _from_overrides(
+    overrides: Iterable[str] | Mapping[str, str],
+) -> Iterator[tuple[str, Setting]]:
+    if isinstance(overrides, Mapping):
+        pairs = [(name, text) for name, text in overrides.items()]
+    else:
+        pairs = []
+        for override in overrides:
+            name, equals, text = override.partition("=")
+            if not equals or not name.strip():
+                raise ConfigError(f"--override {override}: allowed is key=value.")
+            pairs.append((name.strip(), text))
+    for name, text in pairs:
+        yield name, Setting(name, str(text).strip(), "--override")
+
+
+def _problems(setting: Setting) -> Iterator[str]:
+    """Sentences on what is wrong with one setting."""
+    key = acting_keys().get(setting.name)
+    if key is None:
+        problem = _problem_with_other_key(setting)
+        if problem is not None:
+            yield problem
+        return
+    try:
+        key.parse(setting.text)
+    except ConfigError as error:
+        yield _refusal(setting, error.message, key.allowed())
+
+
+def _problem_with_other_key(setting: Setting) -> str | None:
+    from ottla.config import catalogue
+
+    shown = f"{setting.origin}: {setting.name}={setting.text}"
+    if catalogue.asks_for_protection(setting.name, setting.text):
+        # The value may be a secret.
+        return (
+            f"{setting.origin}: {setting.name} asks for a protection that this version does not"
+            " have; the broker does not start rather than run without it. Take the key out to run"
+            " unprotected."
+        )
+    if setting.name == "config.providers" and setting.text:
+        return f"{shown}: values cannot be filled in from elsewhere; write them out."
+    _, name = catalogue.split_listener_prefix(setting.name)
+    key = catalogue.broker_keys().get(name)
+    if key is not None:
+        try:
+            key.parse(setting.text)
+        except ConfigError as error:
+            return _refusal(setting, error.message, key.allowed())
+        return None
+    if name.startswith(_PLUGIN_PREFIXES):
+        return None
+    if name in catalogue.REMOVED:
+        heir = catalogue.REMOVED[name]
+        instead = f"; {heir} has taken its place" if heir else " and nothing is needed instead"
+        return f"{shown}: Kafka 4 has no such key any more{instead}. Take it out."
+    near = catalogue.nearest(name, catalogue.broker_keys())
+    hint = f" Did you mean {near}?" if near else ""
+    return f"{shown}: no such key.{hint} `ottla config` lists them all."
+
+
+def _refusal(setting: Setting, reason: str, allowed: str) -> str:
+    reason = reason.rpartition(f"for configuration {setting.name}: ")[2]
+    return f"{setting.origin}: {setting.name}={setting.text}: {reason}. Allowed is {allowed}."
+
+
+def _acts(name: str) -> bool:
+    key = acting_keys().get(name)
+    return key is not None and key.acts

@@ -1,0 +1,97 @@
+"""`ottla config` and the table of commands, as a user meets them."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import ottla
+from ottla.__main__ import COMMANDS, EX_CONFIG, EX_USAGE, main
+from ottla.config.load import load
+
+CaptureText = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in os.environ:
+        if variable.startswith("KAFKA_") or variable == "CLUSTER_ID":
+            monkeypatch.delenv(variable)
+
+
+def test_what_it_prints_is_a_server_properties_that_means_the_same(
+    capsys: CaptureText, tmp_path: Path
+) -> None:
+    assert main(["config", "--override", "log.roll.hours=5", "--all"]) == 0
+    (tmp_path / "printed").write_text(capsys.readouterr().out)
+
+    loaded = load(tmp_path / "printed", environ={})
+    direct = load(overrides=["log.roll.hours=5"], environ={})
+    assert loaded.config.model_dump() == direct.config.model_dump()
+
+
+def test_json_says_everything_about_a_key(capsys: CaptureText) -> None:
+    assert main(["config", "--json", "--override", "num.io.threads=3", "num.io.threads"]) == 0
+
+    assert json.loads(capsys.readouterr().out) == [
+        {
+            "scope": "broker",
+            "name": "num.io.threads",
+            "value": "3",
+            "origin": "--override",
+            "acts": False,
+            "type": "int",
+            "allowed": "a whole number from 1 to 2147483647",
+            "default": "8",
+            "dynamic": "cluster",
+            "sentence": "Threads that serve requests.",
+        }
+    ]
+
+
+def test_patterns_choose_keys_of_brokers_and_topics(capsys: CaptureText) -> None:
+    main(["config", "log.flush.*.ms"])
+    flush = capsys.readouterr().out
+    main(["config", "cleanup.policy"])
+    policy = capsys.readouterr().out
+
+    assert flush.count("log.flush.") == 5
+    assert "log.cleanup.policy=delete" in policy
+    assert "# topic setting: cleanup.policy=delete" in policy
+
+
+def test_a_wrong_setting_is_a_sentence_and_a_status(capsys: CaptureText) -> None:
+    assert main(["config", "--override", "log.segment.byte=1"]) == EX_CONFIG
+    assert capsys.readouterr().err.startswith("ottla: --override: log.segment.byte=1: no such key")
+    assert main(["config", "--nonsense"]) == 2
+    assert "No such option" in capsys.readouterr().err
+
+
+def test_help_version_and_unknown_commands(capsys: CaptureText) -> None:
+    assert main([]) == 0
+    assert "ottla serve" in capsys.readouterr().out
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"ottla {ottla.__version__}\n"
+    assert main(["serv"]) == EX_USAGE
+    assert "Did you mean `ottla serve`?" in capsys.readouterr().err
+    assert main(["config", "--help"]) == 0
+    assert "PATTERN" in capsys.readouterr().out
+
+
+def test_the_version_is_the_packages() -> None:
+    root = Path(__file__).parents[2]
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+
+    assert project["version"] == ottla.__version__
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_leads_somewhere(name: str) -> None:
+    module, _, function = COMMANDS[name].target.partition(":")
+
+    assert callable(getattr(import_module(module), function))
