@@ -13,7 +13,6 @@ prefix just read, `q` the end of the content, `out` the bytes written.
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import Annotated, Protocol, TypeAlias
 
 from ottla.protocol.errors import ProtocolError
@@ -238,7 +237,7 @@ def parse_uuid(text: str) -> bytes:
     """The 16 bytes of an id in Kafka's text form; ValueError if it is none."""
     try:
         value = base64.b64decode(text + "==", altchars=b"-_", validate=True)
-    except binascii.Error as error:
+    except ValueError as error:
         raise ValueError(f"{text!r} is no id: {error}") from None
     if len(value) != 16:
         raise ValueError(f"{text!r} is no id: {len(value)} bytes, not 16")
