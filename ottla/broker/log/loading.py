@@ -1,0 +1,182 @@
+"""From a log dir to its open logs.
+
+`survey` reads what the last process left beside the logs, and takes its marker of a clean stop
+away; `open_logs` opens the partitions. Those of a clean dir are opened one after the other, for
+that is quick; those of an unclean one are recovered by several threads for each dir, all dirs at
+once. With one thread for each dir everything runs on the caller's, always in the same order.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from ottla.broker.log import checkpoints
+from ottla.broker.log.checkpoints import TopicPartition
+from ottla.broker.log.directories import Kind, LogDirError, PartitionName, list_partitions
+from ottla.broker.log.log import Log
+from ottla.broker.ports import Clock, Disk, Events
+from ottla.config.types import LogConfig
+from ottla.protocol.wire import ZERO_UUID
+
+# Often enough for somebody who watches a long recovery, rare enough for a log file.
+PROGRESS_INTERVAL_MS = 5_000
+
+CHECKPOINT_FILES = (
+    checkpoints.RECOVERY_POINT_FILE,
+    checkpoints.LOG_START_FILE,
+    checkpoints.HIGH_WATERMARK_FILE,
+)
+
+Rows = dict[TopicPartition, int]
+ConfigOf = Callable[[str], LogConfig]
+
+
+@dataclass(slots=True)
+class Survey:
+    """What lies in a log dir; `rows` is what each checkpoint file says."""
+
+    log_dir: str
+    clean: bool
+    broker_epoch: int
+    rows: dict[str, Rows]
+    partitions: list[PartitionName] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Opened:
+    """The logs of one log dir, and the partitions of it that could not be opened."""
+
+    logs: list[Log] = field(default_factory=list)
+    failed: dict[TopicPartition, OSError] = field(default_factory=dict)
+
+
+def survey(disk: Disk, log_dir: str, events: Events) -> Survey:
+    """Reads the dir's marker, checkpoints and names. The marker is gone when this returns."""
+    epoch = checkpoints.take_clean_shutdown(disk, log_dir, events)
+    found = Survey(
+        log_dir=log_dir,
+        clean=epoch is not None,
+        broker_epoch=-1 if epoch is None else epoch,
+        rows={
+            name: checkpoints.read_offsets(disk, f"{log_dir}/{name}", events)
+            for name in CHECKPOINT_FILES
+        },
+    )
+    for name, parsed in list_partitions(disk, log_dir, events):
+        match parsed.kind:
+            case Kind.PARTITION:
+                found.partitions.append(parsed)
+            case Kind.DELETED:
+                found.deleted.append(f"{log_dir}/{name}")
+            case Kind.FUTURE | Kind.STRAY:
+                events.warning("partition_left_aside", dir=log_dir, name=name)
+    return found
+
+
+def check_unique(surveys: list[Survey]) -> None:
+    """LogDirError if a partition lies in two log dirs: nobody can tell which one is right."""
+    owners: dict[PartitionName, str] = {}
+    for found in surveys:
+        for name in found.partitions:
+            other = owners.setdefault(name, found.log_dir)
+            if other != found.log_dir:
+                raise LogDirError(
+                    f"{name.topic}-{name.partition} is in two log dirs, {other} and"
+                    f" {found.log_dir}: keep the right one and move the other away."
+                )
+
+
+def open_logs(
+    disk: Disk,
+    surveys: list[Survey],
+    *,
+    config_of: ConfigOf,
+    threads: int,
+    clock: Clock,
+    events: Events,
+) -> list[Opened]:
+    """Opens, and recovers where it must, every partition; one answer for each survey."""
+    assert threads > 0
+    opening = [_Opening(disk, found, config_of, clock, events) for found in surveys]
+    unclean = [] if threads == 1 else [one for one in opening if not one.found.clean]
+    with ThreadPoolExecutor(max(1, threads * len(unclean)), "recovery") as workers:
+        running = [workers.submit(one.run) for one in unclean for _ in range(threads)]
+        for one in opening:
+            if one not in unclean:
+                one.run()
+        for future in running:
+            future.result()
+    return [one.result() for one in opening]
+
+
+class _Opening:
+    """The work on one log dir; `run` may be called by several threads at once."""
+
+    def __init__(
+        self, disk: Disk, found: Survey, config_of: ConfigOf, clock: Clock, events: Events
+    ) -> None:
+        self.found = found
+        self._disk = disk
+        self._config_of = config_of
+        self._clock = clock
+        self._events = events
+        self._todo = list(reversed(found.partitions))
+        self._opened = Opened()
+        self._lock = threading.Lock()
+        self._told_ms = clock.monotonic_ms()
+
+    def run(self) -> None:
+        while True:
+            try:
+                name = self._todo.pop()
+            except IndexError:
+                return  # the others have taken the rest
+            try:
+                self._opened.logs.append(self._open(name))
+            except OSError as error:
+                self._opened.failed[name.topic, name.partition] = error
+            self._tell_progress()
+
+    def result(self) -> Opened:
+        self._opened.logs.sort(key=lambda log: (log.topic, log.partition))
+        return self._opened
+
+    def _open(self, name: PartitionName) -> Log:
+        found = self.found
+        key = (name.topic, name.partition)
+        directory = f"{found.log_dir}/{name.topic}-{name.partition}"
+        topic_id = checkpoints.read_partition_metadata(self._disk, directory, self._events)
+        return Log.open(
+            self._disk,
+            directory,
+            topic=name.topic,
+            partition=name.partition,
+            topic_id=topic_id or ZERO_UUID,
+            config=self._config_of(name.topic),
+            recovery_point=found.rows[checkpoints.RECOVERY_POINT_FILE].get(key, 0),
+            log_start_offset=found.rows[checkpoints.LOG_START_FILE].get(key, 0),
+            high_watermark=found.rows[checkpoints.HIGH_WATERMARK_FILE].get(key, 0),
+            clean=found.clean,
+            now_ms=self._clock.wall_ms(),
+            events=self._events,
+        )
+
+    def _tell_progress(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._told_ms < PROGRESS_INTERVAL_MS:
+            return
+        with self._lock:
+            if now_ms - self._told_ms < PROGRESS_INTERVAL_MS:
+                return
+            self._told_ms = now_ms
+        self._events.info(
+            "logs_loading",
+            dir=self.found.log_dir,
+            done=len(self._opened.logs),
+            of=len(self.found.partitions),
+            clean=self.found.clean,
+        )

@@ -1,0 +1,502 @@
+"""The logs of a broker and the directories they lie in.
+
+`load` takes the log dirs (locked, identified, their marker of a clean stop taken away), opens every
+partition in them and recovers those of a dir that was not stopped cleanly. `create`, `delete` and
+`set_aside` change what there is; the jobs are plain methods that the scheduler calls; `shutdown`
+closes all and marks clean each dir in which all went well.
+
+Threads. Everything belongs to the loop's thread, but two things: recovery runs in threads of its
+own before anything is served, and the checkpoint jobs may run in a worker thread, for they read one
+integer of each log and then wait for the disk. Their errors come back by `post_error`.
+
+Errors. A failed call in one dir never stops the others: `faults` says what it means, and its
+listeners act. `create` lets OSError through as well, for its caller has somebody to answer; `load`
+raises StorageLost if there is nothing left to serve.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+
+from ottla.broker.faults import Call, DiskFaults
+from ottla.broker.log import checkpoints
+from ottla.broker.log.checkpoints import MetaProperties, TopicPartition
+from ottla.broker.log.directories import (
+    LOCK_FILE,
+    Kind,
+    LogDirError,
+    aside_name,
+    identify,
+    make_log_dir,
+    new_directory_id,
+    partition_name,
+)
+from ottla.broker.log.loading import (
+    CHECKPOINT_FILES,
+    ConfigOf,
+    Opened,
+    Rows,
+    Survey,
+    check_unique,
+    open_logs,
+    survey,
+)
+from ottla.broker.log.log import Log
+from ottla.broker.ports import Clock, Disk, Events, File, Rng
+from ottla.config.types import LogConfig
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.wire import ZERO_UUID
+
+# Kafka's num.recovery.threads.per.data.dir.
+DEFAULT_RECOVERY_THREADS = 2
+
+
+@dataclass(slots=True)
+class _LogDir:
+    """What is known of one log dir."""
+
+    path: str
+    lock: File | None = None
+    meta: MetaProperties | None = None
+    clean: bool = False
+    logs: dict[TopicPartition, Log] = field(default_factory=dict)
+    # False once a log in it could not be loaded or closed: then nobody may mark it clean.
+    sound: bool = True
+    # The rows that each checkpoint file holds now, so that an unchanged one is not written again.
+    rows: dict[str, Rows] = field(default_factory=dict)
+    # Checkpoints are written by worker threads, and two writers would share one temporary file.
+    writing: threading.Lock = field(default_factory=threading.Lock)
+
+
+@dataclass(slots=True, frozen=True)
+class _Removal:
+    """A directory of a deleted partition, due at a monotonic time."""
+
+    due_ms: int
+    log_dir: str
+    path: str
+    log: Log | None
+
+
+class LogManager:
+    """All logs of this broker but the metadata log; see the module for threads and errors."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        dirs: Iterable[str],
+        *,
+        clock: Clock,
+        events: Events,
+        rng: Rng,
+        node_id: int,
+        cluster_id: str | None,
+        default_config: LogConfig,
+        metadata_dir: str | None = None,
+        recovery_threads: int = DEFAULT_RECOVERY_THREADS,
+    ) -> None:
+        """`metadata_dir` is the log dir that the process cannot live without (default: the first).
+
+        Without a `cluster_id` the one that the dirs name is taken.
+        """
+        self.disk = disk
+        self.dirs = list(dirs)
+        assert self.dirs
+        assert len(set(self.dirs)) == len(self.dirs), "a log dir is named twice"
+        self.node_id = node_id
+        self.cluster_id = cluster_id
+        self.previous_broker_epoch = -1
+        self.faults = DiskFaults(
+            self.dirs, metadata_dir=metadata_dir or self.dirs[0], events=events
+        )
+        self.faults.on_offline(self._take_offline)
+        # Partitions that are here but cannot be served, and why: their clients get error 56.
+        self.offline_partitions: dict[TopicPartition, str] = {}
+        self._clock = clock
+        self._events = events
+        self._rng = rng
+        self._default_config = default_config
+        self._recovery_threads = recovery_threads
+        self._log_dirs = {path: _LogDir(path) for path in self.dirs}
+        self._logs: dict[TopicPartition, Log] = {}
+        self._removals: list[_Removal] = []
+        # How a worker thread hands an error to the loop: the shell sets call_soon_threadsafe.
+        self.post_error: Callable[[Callable[[], object]], object] = lambda tell: tell()
+        # Log -> its durable end when it was first seen unsynced, and when that was.
+        self._unsynced: dict[Log, tuple[int, int]] = {}
+
+    def __repr__(self) -> str:
+        return (
+            f"<LogManager node={self.node_id} logs={len(self._logs)} dirs={len(self.dirs)}"
+            f" offline={list(self.offline_dirs)} to_remove={len(self._removals)}>"
+        )
+
+    @property
+    def logs(self) -> list[Log]:
+        return list(self._logs.values())
+
+    @property
+    def offline_dirs(self) -> dict[str, str]:
+        """Log dir -> why it went offline."""
+        return self.faults.offline
+
+    @property
+    def directory_ids(self) -> dict[str, bytes]:
+        return {one.path: one.meta.directory_id for one in self._log_dirs.values() if one.meta}
+
+    @property
+    def unclean_dirs(self) -> list[str]:
+        """The dirs that the last process did not stop cleanly; they were recovered."""
+        return [one.path for one in self._log_dirs.values() if not one.clean]
+
+    def get(self, topic: str, partition: int) -> Log | None:
+        return self._logs.get((topic, partition))
+
+    def dir_of(self, log: Log) -> str:
+        """The log dir that holds it."""
+        return checkpoints.parent_of(log.directory)
+
+    def lock(self) -> None:
+        """Makes the log dirs where they are missing and keeps every other broker out of them.
+
+        Raises LogDirError, which names the holder, if one of them is in use.
+        """
+        for log_dir in self._online():
+            if log_dir.lock is not None:
+                continue
+            try:
+                make_log_dir(self.disk, log_dir.path)
+                log_dir.lock = self.disk.lock(f"{log_dir.path}/{LOCK_FILE}")
+            except BlockingIOError as error:
+                self.unlock()
+                raise LogDirError(
+                    f"The log dir {log_dir.path} is in use by {error.strerror}: two brokers"
+                    " cannot share one. Stop that one, or give this one another log.dirs."
+                ) from error
+            except OSError as error:
+                self.faults.failed(log_dir.path, Call.WRITE, error)
+
+    def unlock(self) -> None:
+        for log_dir in self._log_dirs.values():
+            if log_dir.lock is not None:
+                log_dir.lock.close()
+                log_dir.lock = None
+
+    def load(self, *, config_of: ConfigOf | None = None) -> None:
+        """Opens every log. `config_of(topic)` gives the topic's configuration in force.
+
+        Raises LogDirError for a dir that is not ours, or a partition that lies in two dirs.
+        """
+        started_ms = self._clock.monotonic_ms()
+        self.lock()
+        for log_dir in self._online():
+            try:
+                self._identify(log_dir)
+            except OSError as error:
+                self.faults.failed(log_dir.path, Call.WRITE, error)
+        self._check_directory_ids()
+        surveys: list[Survey] = []
+        for log_dir in self._online():
+            try:
+                surveys.append(survey(self.disk, log_dir.path, self._events))
+            except OSError as error:
+                # Not a bad range but a dir of which nothing is known.
+                self.faults.failed(log_dir.path, Call.WRITE, error)
+        check_unique(surveys)
+        opened = open_logs(
+            self.disk,
+            surveys,
+            config_of=config_of or (lambda topic: self._default_config),
+            threads=self._recovery_threads,
+            clock=self._clock,
+            events=self._events,
+        )
+        for found, logs in zip(surveys, opened, strict=True):
+            self._adopt(found, logs)
+        if self.unclean_dirs:
+            self.checkpoint_recovery_points()  # the next recovery need not begin as early
+        if self.faults.lost is not None:
+            raise self.faults.lost
+        took_ms = self._clock.monotonic_ms() - started_ms
+        self._events.info(
+            "logs_loaded", logs=len(self._logs), unclean_dirs=self.unclean_dirs, took_ms=took_ms
+        )
+
+    def create(
+        self, topic: str, partition: int, topic_id: bytes, config: LogConfig | None = None
+    ) -> Log:
+        """Makes an empty log in the emptiest dir; its directory is durable when this returns.
+
+        Raises OSError after `faults` heard of it, KafkaError for a partition that is here but
+        offline. With several dirs the caller first sees by the image's directory ids that the
+        partition does not lie in a dir that is offline.
+        """
+        key = (topic, partition)
+        assert key not in self._logs, f"{partition_name(*key)} exists"
+        if key in self.offline_partitions:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline_partitions[key])
+        log_dir = self._emptiest()
+        path = f"{log_dir.path}/{partition_name(topic, partition)}"
+        try:
+            # What the files say of an earlier partition of this name must not be taken for ours.
+            for name in CHECKPOINT_FILES:
+                if key in log_dir.rows[name]:
+                    self._write_rows(log_dir, name)
+            self.disk.make_dir(path)
+            checkpoints.write_partition_metadata(self.disk, path, topic_id)
+            self.disk.sync_dir(log_dir.path)
+            log = Log.open(
+                self.disk,
+                path,
+                topic=topic,
+                partition=partition,
+                topic_id=topic_id,
+                config=config or self._default_config,
+                recovery_point=0,
+                log_start_offset=0,
+                high_watermark=0,
+                clean=True,
+                now_ms=self._clock.wall_ms(),
+                events=self._events,
+            )
+        except OSError as error:
+            self.faults.failed(log_dir.path, Call.WRITE, error)
+            raise
+        self._logs[key] = log_dir.logs[key] = log
+        return log
+
+    def delete(self, topic: str, partition: int) -> None:
+        """Takes the log out of service now; its files go after file.delete.delay.ms.
+
+        Readers that hold a slice of it finish. Its name is free at once. One that is offline is
+        forgotten; if its directory shows again, its topic id is a stranger's.
+        """
+        if self.offline_partitions.pop((topic, partition), None) is not None:
+            return
+        log = self._logs[topic, partition]
+        path = self._move_aside(log, Kind.DELETED)
+        if path is not None:
+            due_ms = self._clock.monotonic_ms() + log.config.file_delete_delay_ms
+            self._removals.append(_Removal(due_ms, self.dir_of(log), path, log))
+
+    def set_aside(self, topic: str, partition: int) -> None:
+        """Takes a log of no topic that the cluster knows out of service, and keeps its files.
+
+        To be called after `load` for each log whose topic id the metadata image does not have.
+        """
+        log = self._logs[topic, partition]
+        path = self._move_aside(log, Kind.STRAY)
+        if path is not None:
+            self._events.warning("stray_partition_kept", path=path)
+            log.close(clean=False)
+
+    def assign_topic_id(self, log: Log, topic_id: bytes) -> None:
+        """Gives an id to a log whose partition.metadata was lost before it held anything."""
+        assert log.topic_id == ZERO_UUID, log.directory
+        try:
+            checkpoints.write_partition_metadata(self.disk, log.directory, topic_id)
+        except OSError as error:
+            self.faults.failed(self.dir_of(log), Call.WRITE, error)
+            return
+        log.topic_id = topic_id
+
+    def flush_dirty_logs(self) -> None:
+        """Syncs, here and now, every log that has been unsynced for flush.ms."""
+        for log in self.due_for_flush():
+            self._flush(log)
+
+    def due_for_flush(self) -> list[Log]:
+        """The logs unsynced for flush.ms, as far as the times of these calls can tell."""
+        now_ms = self._clock.monotonic_ms()
+        seen = self._unsynced
+        self._unsynced = {}
+        due: list[Log] = []
+        for log in self._logs.values():
+            if log.durable_end == log.log_end_offset:
+                continue
+            durable_end, since_ms = seen.get(log, (-1, 0))
+            if durable_end != log.durable_end:
+                since_ms = now_ms  # synced since the last look: what is unsynced now is younger
+            self._unsynced[log] = (log.durable_end, since_ms)
+            if now_ms - since_ms >= log.config.flush_ms:
+                due.append(log)
+        return due
+
+    def checkpoint_recovery_points(self) -> None:
+        """Whoever truncates a log below its recovery point calls this before appending again."""
+        self._checkpoint(checkpoints.RECOVERY_POINT_FILE)
+
+    def checkpoint_log_start_offsets(self) -> None:
+        self._checkpoint(checkpoints.LOG_START_FILE)
+
+    def checkpoint_high_watermarks(self) -> None:
+        self._checkpoint(checkpoints.HIGH_WATERMARK_FILE)
+
+    def apply_retention(self) -> None:
+        """Deletes the segments that the rules of `retention` doom."""
+        now_ms = self._clock.wall_ms()
+        for log in self.logs:
+            try:
+                log.delete_old_segments(now_ms)
+            except OSError as error:
+                self.faults.failed(self.dir_of(log), Call.WRITE, error)
+
+    def remove_deleted(self) -> None:
+        """Removes the files of deleted partitions whose delay is over."""
+        now_ms = self._clock.monotonic_ms()
+        due = [one for one in self._removals if one.due_ms <= now_ms]
+        self._removals = [one for one in self._removals if one.due_ms > now_ms]
+        for removal in due:
+            if removal.log_dir in self.offline_dirs:
+                continue
+            try:
+                if removal.log is not None:
+                    removal.log.close(clean=False)
+                for name in self.disk.list(removal.path):
+                    self.disk.remove(f"{removal.path}/{name}")
+                self.disk.remove(removal.path)
+            except OSError as error:
+                self.faults.failed(removal.log_dir, Call.WRITE, error)
+            else:
+                self._events.info("partition_removed", path=removal.path)
+
+    def shutdown(self, broker_epoch: int) -> None:
+        """Closes and syncs every log, and marks each dir clean in which nothing went wrong."""
+        for removal in self._removals:
+            if removal.log is not None:
+                removal.log.close(clean=False)
+        for log_dir in self._online():
+            for log in log_dir.logs.values():
+                try:
+                    log.close(clean=True)
+                except OSError as error:
+                    log_dir.sound = False
+                    self.faults.failed(log_dir.path, Call.SYNC, error)
+                    break
+        for name in CHECKPOINT_FILES:
+            self._checkpoint(name)
+        for log_dir in self._online():
+            if log_dir.sound:
+                try:
+                    checkpoints.write_clean_shutdown(
+                        self.disk, log_dir.path, broker_epoch=broker_epoch
+                    )
+                except OSError as error:
+                    self.faults.failed(log_dir.path, Call.WRITE, error)
+        self._logs.clear()
+        for log_dir in self._log_dirs.values():
+            log_dir.logs.clear()
+        self.unlock()
+
+    def _online(self) -> list[_LogDir]:
+        return [one for one in self._log_dirs.values() if one.path not in self.offline_dirs]
+
+    def _emptiest(self) -> _LogDir:
+        online = self._online()
+        assert online, "the process has to end when no log dir is left"
+        return min(online, key=lambda one: len(one.logs))
+
+    def _identify(self, log_dir: _LogDir) -> None:
+        meta = identify(self.disk, log_dir.path, node_id=self.node_id, cluster_id=self.cluster_id)
+        if meta is None:
+            if self.cluster_id is None:
+                raise LogDirError(f"The log dir {log_dir.path} has not been formatted.")
+            meta = MetaProperties(self.cluster_id, self.node_id, new_directory_id(self._rng))
+            now_ms = self._clock.wall_ms()
+            checkpoints.write_meta_properties(self.disk, log_dir.path, meta, now_ms=now_ms)
+        log_dir.meta = meta
+        self.cluster_id = meta.cluster_id
+
+    def _check_directory_ids(self) -> None:
+        seen: dict[bytes, str] = {}
+        for path, directory_id in self.directory_ids.items():
+            other = seen.setdefault(directory_id, path)
+            if other != path:
+                raise LogDirError(
+                    f"The log dirs {other} and {path} have the same directory.id: one is a copy"
+                    " of the other. Remove the copy."
+                )
+
+    def _adopt(self, found: Survey, opened: Opened) -> None:
+        log_dir = self._log_dirs[found.log_dir]
+        log_dir.clean = found.clean
+        log_dir.rows = found.rows
+        self.previous_broker_epoch = max(self.previous_broker_epoch, found.broker_epoch)
+        now_ms = self._clock.monotonic_ms()
+        for path in found.deleted:
+            self._removals.append(_Removal(now_ms, found.log_dir, path, None))
+        for log in opened.logs:
+            log_dir.logs[log.topic, log.partition] = log
+        self._logs.update(log_dir.logs)
+        for key, error in opened.failed.items():
+            log_dir.sound = False
+            self.offline_partitions[key] = str(error)
+            self._events.error("log_load_failed", partition=partition_name(*key), error=str(error))
+            self.faults.failed(found.log_dir, Call.READ, error)
+
+    def _take_offline(self, path: str) -> None:
+        log_dir = self._log_dirs[path]
+        log_dir.sound = False
+        for key in log_dir.logs:
+            del self._logs[key]
+            self.offline_partitions[key] = self.offline_dirs[path]
+        log_dir.logs.clear()
+
+    def _move_aside(self, log: Log, kind: Kind) -> str | None:
+        """Renames the log's directory; None if that failed, and then its dir is offline."""
+        log_dir = self.dir_of(log)
+        path = f"{log_dir}/{aside_name(log.topic, log.partition, kind, self._rng)}"
+        try:
+            self.disk.rename(log.directory, path)
+            self.disk.sync_dir(log_dir)
+        except OSError as error:
+            self.faults.failed(log_dir, Call.SYNC, error)
+            return None
+        del self._logs[log.topic, log.partition]
+        del self._log_dirs[log_dir].logs[log.topic, log.partition]
+        self._unsynced.pop(log, None)
+        return path
+
+    def _flush(self, log: Log) -> None:
+        ticket = log.begin_flush()
+        if ticket is None:
+            return
+        try:
+            ticket.sync()
+        except OSError as error:
+            self.faults.failed(self.dir_of(log), Call.SYNC, error)
+        else:
+            log.finish_flush(ticket)
+
+    def _checkpoint(self, name: str) -> None:
+        for log_dir in self._online():
+            try:
+                self._write_rows(log_dir, name)
+            except OSError as error:
+                self.post_error(partial(self.faults.failed, log_dir.path, Call.WRITE, error))
+
+    def _write_rows(self, log_dir: _LogDir, name: str) -> None:
+        with log_dir.writing:
+            rows = self._rows(log_dir, name)
+            if rows != log_dir.rows[name]:
+                checkpoints.write_offsets(self.disk, f"{log_dir.path}/{name}", rows)
+                log_dir.rows[name] = rows
+
+    def _rows(self, log_dir: _LogDir, name: str) -> Rows:
+        # A copy, for a worker thread may ask while the loop creates a log.
+        logs = list(log_dir.logs.items())
+        match name:
+            case checkpoints.RECOVERY_POINT_FILE:
+                return {key: log.recovery_point for key, log in logs}
+            case checkpoints.HIGH_WATERMARK_FILE:
+                return {key: log.high_watermark for key, log in logs}
+            case _:
+                assert name == checkpoints.LOG_START_FILE, name
+                return {
+                    key: log.log_start_offset
+                    for key, log in logs
+                    if log.log_start_offset > log.segments[0].base_offset
+                }
