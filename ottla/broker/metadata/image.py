@@ -37,7 +37,7 @@ RECOVERED = 0
 RECOVERING = 1
 """Leader recovery state: the leader was elected uncleanly and is not yet settled."""
 
-ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas"
+ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"
 
 DIRECTORY_MIGRATING = bytes(16)
 DIRECTORY_UNASSIGNED = bytes(15) + b"\x01"

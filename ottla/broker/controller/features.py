@@ -1,0 +1,76 @@
+"""Feature levels: which this code supports, and which a new cluster begins with.
+
+A feature is here when the APIs that it stands for are served. The others of Kafka 4.3 (groups,
+transactions, share groups, streams, eligible leader replicas) come with their rooms, which raise
+the level by a FeatureLevel record of their own. A cluster made by Kafka may have finalized more:
+it keeps its levels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.broker.metadata.image import (
+    ALL_BROKERS,
+    BROKER_RESOURCE,
+    ELIGIBLE_LEADER_REPLICAS,
+    MetadataImage,
+)
+from ottla.broker.metadata.records import (
+    KRAFT_VERSION,
+    LATEST_METADATA_VERSION,
+    LOWEST_METADATA_VERSION,
+    METADATA_VERSION,
+)
+from ottla.protocol.messages.metadata_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+)
+from ottla.protocol.schema import Message
+
+SUPPORTED_FEATURES: dict[str, tuple[int, int]] = {
+    METADATA_VERSION: (LOWEST_METADATA_VERSION, LATEST_METADATA_VERSION),
+    KRAFT_VERSION: (0, 1),
+}
+
+BOOTSTRAP_LEVELS = {METADATA_VERSION: LATEST_METADATA_VERSION}
+
+
+def bootstrap_records() -> list[Message]:
+    """What a new cluster begins with, as it stands in bootstrap.checkpoint."""
+    return [FeatureLevelRecord(name, level) for name, level in BOOTSTRAP_LEVELS.items()]
+
+
+def first_records(records: Iterable[Message], *, min_insync_replicas: int) -> list[Message]:
+    """The first transaction of a metadata log, as Kafka's controller writes it."""
+    contents = list(records)
+    levels = {
+        record.name: record.feature_level
+        for record in contents
+        if isinstance(record, FeatureLevelRecord)
+    }
+    if levels.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0:
+        # Eligible leaders follow from it, so it must be one value that all nodes know.
+        contents.append(
+            ConfigRecord(
+                BROKER_RESOURCE, ALL_BROKERS, "min.insync.replicas", str(min_insync_replicas)
+            )
+        )
+    return [BeginTransactionRecord("Bootstrap records"), *contents, EndTransactionRecord()]
+
+
+def abort_record() -> Message:
+    """Ends the transaction that a former leader left open."""
+    return AbortTransactionRecord("The controller that began it is gone.")
+
+
+def levels_above_ours(image: MetadataImage) -> dict[str, int]:
+    """Finalized levels that this code does not serve."""
+    return {
+        name: level
+        for name, level in image.features.items()
+        if name not in SUPPORTED_FEATURES or level > SUPPORTED_FEATURES[name][1]
+    }

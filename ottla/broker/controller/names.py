@@ -1,0 +1,60 @@
+"""Names and ids of topics: what may be one, and how a new id is drawn."""
+
+from __future__ import annotations
+
+import re
+
+from ottla.broker.metadata.image import MetadataImage, is_reserved_id
+from ottla.broker.ports import Rng
+from ottla.protocol.wire import uuid_text
+
+TOPIC_NAME_LENGTH_MAX = 249
+"""A directory is called `name-partition`, and `.<uuid>-delete` may come behind it: 255 in all."""
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+_VERSION_4 = 0x4 << 76
+_VERSION_MASK = 0xF << 76
+_VARIANT = 0x2 << 62
+_VARIANT_MASK = 0x3 << 62
+
+
+def topic_name_fault(name: str) -> str | None:
+    """Why this cannot be a topic's name, in Kafka's words; None if it can."""
+    if not name:
+        return "Topic name is invalid: the empty string is not allowed"
+    if name in (".", ".."):
+        return f"Topic name is invalid: '{name}' is not allowed"
+    if len(name) > TOPIC_NAME_LENGTH_MAX:
+        return (
+            f"Topic name is invalid: the length of '{name}' is longer than the max allowed length"
+            f" {TOPIC_NAME_LENGTH_MAX}"
+        )
+    if not _NAME.fullmatch(name):
+        return (
+            f"Topic name is invalid: '{name}' contains one or more characters other than ASCII"
+            " alphanumerics, '.', '_' and '-'"
+        )
+    return None
+
+
+def colliding_topic(image: MetadataImage, name: str) -> str | None:
+    """Another topic whose name is the same once dots are underscores, as in names of metrics."""
+    if "." not in name and "_" not in name:
+        return None
+    unified = name.replace(".", "_")
+    for other in image.topics.by_name:
+        if len(other) == len(name) and other != name and other.replace(".", "_") == unified:
+            return other
+    return None
+
+
+def new_id(rng: Rng) -> bytes:
+    """A random id of UUID version 4, none of Kafka's own, whose text does not start with a dash."""
+    while True:
+        drawn = rng.getrandbits(128)
+        drawn = drawn & ~_VERSION_MASK | _VERSION_4
+        drawn = drawn & ~_VARIANT_MASK | _VARIANT
+        value = drawn.to_bytes(16, "big")
+        if not is_reserved_id(value) and not uuid_text(value).startswith("-"):
+            return value
