@@ -81,8 +81,8 @@ class Server:
     def start(self) -> float:
         """Starts it; returns the seconds until it answered ApiVersions."""
         assert self.process is None
-        command = self.command()
         started = time.perf_counter()
+        command = self.command()
         with self.output.open("ab") as output:
             self.process = subprocess.Popen(
                 command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
@@ -180,7 +180,7 @@ class ApacheKafka(Server):
         path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         return path
 
-    def format(self) -> None:
+    def _format(self) -> None:
         """Makes an empty directory a Kafka directory, as its quick start does."""
         storage = jars.java("kafka.tools.StorageTool", "format", "--standalone")
         storage += ["-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", str(self._write_properties())]
@@ -189,6 +189,6 @@ class ApacheKafka(Server):
     def command(self) -> list[str]:
         properties = self._write_properties()
         if not (self.data / "meta.properties").exists():
-            self.format()
+            self._format()
         java, *arguments = jars.java("kafka.Kafka", str(properties))
         return [java, f"-Xms{self.heap}", f"-Xmx{self.heap}", *self.collector, *arguments]

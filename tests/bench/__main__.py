@@ -1,0 +1,147 @@
+"""Ottla beside Apache Kafka: the same work in turns, medians, ratios, aims.
+
+    make bench
+    make bench ARGS="--only waiting,durable --rounds 3"
+    make bench ARGS="--only silent --servers ottla --json /tmp/figures.json"
+
+Both run on this machine beside the load generator, so absolute figures move with the machine; the
+ratios of one run count. Each round runs a work on one server and then on the other, the order
+changing with every round; round 0 warms up and does not count. CPU and memory are those of a
+broker's whole process tree. Without Java and Maven, Ottla runs alone.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import click
+from confluent_kafka import KafkaException
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from tests.bench import report
+from tests.bench.bad_neighbours import COLD, SILENT
+from tests.bench.end_to_end import END_TO_END
+from tests.bench.report import Results
+from tests.bench.requests import DURABLE, PIPELINED, WAITING
+from tests.bench.start import START
+from tests.bench.volume import BULK, FAN_OUT, IDEMPOTENT, SMALL
+from tests.bench.workload import Work, at_most
+from tests.peers import jars
+from tests.peers.servers import ApacheKafka, Ottla, Server
+
+WORKS = (
+    PIPELINED,
+    WAITING,
+    DURABLE,
+    IDEMPOTENT,
+    BULK,
+    SMALL,
+    FAN_OUT,
+    END_TO_END,
+    COLD,
+    SILENT,
+    START,
+)
+# Works that say the same every time need fewer rounds than the rest.
+ROUNDS_MAX = {COLD.name: 3, SILENT.name: 1, START.name: 3}
+FAILURES = (AssertionError, KafkaException, OSError, RuntimeError)
+MEMORY = Work(
+    "memory",
+    "resident memory after all of this load",
+    lambda _server, _scale: {},
+    {"MB": at_most(0.1)},
+)
+
+
+def run_once(work: Work, server: Server, scale: float, results: Results, *, counted: bool) -> None:
+    """One turn of one server; its failure is noted and the run goes on."""
+    try:
+        figures = work.run(server, scale)
+    except FAILURES as error:
+        results.failures.append(f"{work.name} on {server.name}: {error}")
+        return
+    if counted:
+        for name in work.figures:
+            results.add(work.name, name, server.name, figures[name])
+
+
+def run_work(
+    work: Work,
+    servers: list[Server],
+    results: Results,
+    progress: Progress,
+    *,
+    rounds: int,
+    scale: float,
+) -> None:
+    """All rounds of one work, servers in turns."""
+    task = progress.add_task(work.name, total=None)
+    for number in range(rounds + 1):
+        for server in servers if number % 2 else reversed(servers):
+            label = f"round {number} of {rounds}" if number else "warm-up"
+            progress.update(task, description=f"{work.name}: {server.name}, {label}")
+            run_once(work, server, scale, results, counted=number > 0)
+    progress.remove_task(task)
+
+
+def start_servers(names: list[str], folder: Path, console: Console) -> list[Server]:
+    servers: list[Server] = []
+    if "kafka" in names:
+        if jars.missing_tools():
+            console.print(f"Apache Kafka is left out: this machine lacks {jars.missing_tools()}")
+        else:
+            jars.fetch()
+            servers.append(ApacheKafka(folder / "kafka"))
+    if "ottla" in names:
+        servers.append(Ottla(folder / "ottla"))
+    try:
+        for server in servers:
+            server.start()
+    except RuntimeError:
+        for server in servers:
+            server.close()
+        raise
+    return servers
+
+
+@click.command()
+@click.option("--rounds", default=5, show_default=True, help="Counted rounds of each work.")
+@click.option("--scale", default=1.0, show_default=True, help="Share of each work's size.")
+@click.option("--only", default="", help=f"With commas: {', '.join(w.name for w in WORKS)}.")
+@click.option("--servers", "chosen", default="kafka,ottla", show_default=True)
+@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write figures there.")
+def main(rounds: int, scale: float, only: str, chosen: str, json_path: Path | None) -> None:
+    """Run the works and print a table of each."""
+    console = Console(width=110, highlight=False)
+    works = [work for work in WORKS if not only or work.name in only.split(",")]
+    if not works:
+        raise click.UsageError(f"no work is named {only}")
+    results = Results()
+    folder = Path(tempfile.mkdtemp(prefix="ottla-bench-"))
+    console.print(", ".join(f"{key} {value}" for key, value in report.machine().items()))
+    servers = start_servers(chosen.split(","), folder, console)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    try:
+        with Progress(*columns, console=console, transient=True) as progress:
+            for work in works:
+                limit = min(rounds, ROUNDS_MAX.get(work.name, rounds))
+                run_work(work, servers, results, progress, rounds=limit, scale=scale)
+                console.print(report.table(work, results))
+        for server in servers:
+            results.add(MEMORY.name, "MB", server.name, server.resident_mb())
+        console.print(report.table(MEMORY, results))
+    finally:
+        for server in servers:
+            server.close()
+        shutil.rmtree(folder)
+    report.print_end(console, results)
+    if json_path is not None:
+        report.write_json(json_path, results, rounds, scale)
+    raise SystemExit(1 if results.failures else 0)
+
+
+if __name__ == "__main__":
+    main()

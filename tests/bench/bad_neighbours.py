@@ -1,0 +1,143 @@
+"""What one client costs the others: a cold reader, and clients that ask much and read nothing."""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.bench import load, volume
+from tests.bench.workload import Figures, Limit, Work
+from tests.peers.raw import Connection, batch, whole_batches
+from tests.peers.servers import Server
+
+COLD_BYTES = 2_000_000_000
+QUIET_REQUESTS = 2000
+REQUESTS_PER_SECOND = 400
+SILENT_CLIENTS = 200
+ASKED_BYTES = 50_000_000
+FETCH_BYTES = 4 << 20
+
+
+def _evict(folder: Path) -> int:
+    """Takes a partition's log out of the page cache; returns its bytes."""
+    size = 0
+    for path in sorted(folder.glob("*.log")):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            size += os.fstat(descriptor).st_size
+        finally:
+            os.close(descriptor)
+    return size
+
+
+def _paced(port: int, name: str, *, more: list[bool], least: int) -> list[float]:
+    """Seconds of paced one-record requests, for as long as `more` has an element, sorted."""
+    connection = Connection(port)
+    latencies: list[float] = []
+    started = time.perf_counter()
+    while more or len(latencies) < least:
+        due = started + len(latencies) / REQUESTS_PER_SECOND
+        time.sleep(max(0.0, due - time.perf_counter()))
+        sent = time.perf_counter()
+        records = batch([b"x" * 200], timestamp=time.time_ns() // 1_000_000)
+        connection.send_produce(name, 0, records)
+        answer = connection.receive_produced()
+        assert answer.error == 0, f"Produce was answered with error {answer.error}"
+        # Late requests count from when they were due: a stall delays all that wait behind it.
+        latencies.append(time.perf_counter() - min(sent, due))
+    connection.close()
+    return sorted(latencies)
+
+
+def _read_all(port: int, name: str, end: int) -> None:
+    """Fetches a partition up to an offset and looks at nothing but batch headers."""
+    connection = Connection(port)
+    offset = 0
+    while offset < end:
+        connection.send_fetch(name, 0, offset, max_bytes=FETCH_BYTES)
+        _size, following = whole_batches(connection.receive_fetched())
+        assert following > offset, f"no batch at offset {offset}"
+        offset = following
+    connection.close()
+
+
+def _read_beside(server: Server, name: str, quiet: str, count: int) -> tuple[list[float], float]:
+    """Seconds of paced requests while the other topic is read once, and those of the reading."""
+    more = [True]
+    with ThreadPoolExecutor(1) as pool:
+        paced = pool.submit(_paced, server.port, quiet, more=more, least=100)
+        started = time.perf_counter()
+        try:
+            _read_all(server.port, name, count)
+        finally:
+            seconds = time.perf_counter() - started
+            more.clear()
+        return paced.result(), seconds
+
+
+def _cold(server: Server, scale: float) -> Figures:
+    count = int(COLD_BYTES * scale) // 1024
+    with ExitStack() as stack:
+        name = stack.enter_context(load.topic(server))
+        small = stack.enter_context(load.topic(server))
+        load.produce(server, name, count=count, size=1024, settings=volume.LARGE)
+        quiet = _paced(server.port, small, more=[], least=QUIET_REQUESTS)
+        size = _evict(server.data / f"{name}-0")
+        cold, seconds = _read_beside(server, name, small, count)
+        warm, warm_seconds = _read_beside(server, name, small, count)
+    p99 = {
+        key: load.percentile(values, 0.99)
+        for key, values in {"quiet": quiet, "cold": cold, "warm": warm}.items()
+    }
+    return {
+        "quiet p99 ms": p99["quiet"] * 1e3,
+        "p99 while warm ms": p99["warm"] * 1e3,
+        "p99 while cold ms": p99["cold"] * 1e3,
+        "cold over quiet": p99["cold"] / p99["quiet"],
+        "warm MB/s": size / 1e6 / warm_seconds,
+        "cold MB/s": size / 1e6 / seconds,
+    }
+
+
+def _silent(server: Server, _scale: float) -> Figures:
+    with load.topic(server) as name:
+        count = ASKED_BYTES * 5 // 4 // 1024
+        load.produce(server, name, count=count, size=1024, settings=volume.LARGE)
+        time.sleep(1.0)
+        before = server.resident_mb()
+        connections = [Connection(server.port) for _ in range(SILENT_CLIENTS)]
+        for connection in connections:
+            connection.send_fetch(name, 0, 0, max_bytes=ASKED_BYTES)
+        most = before
+        for _ in range(20):
+            time.sleep(0.2)
+            most = max(most, server.resident_mb())
+        for connection in connections:
+            connection.close()
+    return {"growth MB": most - before}
+
+
+COLD = Work(
+    "cold-read",
+    "2 GB out of the page cache are read while 400 requests/s are paced",
+    _cold,
+    {
+        "quiet p99 ms": None,
+        "p99 while warm ms": None,
+        "p99 while cold ms": None,
+        "cold over quiet": Limit(1.5),
+        "warm MB/s": None,
+        "cold MB/s": None,
+    },
+)
+SILENT = Work(
+    "silent",
+    "200 clients ask for 50 MB and never read",
+    _silent,
+    {"growth MB": Limit(64)},
+)

@@ -1,0 +1,205 @@
+"""Load by librdkafka: topics, producers as fast as they can, consumers as fast as they can."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.peers.servers import Server
+
+ANSWER_SECONDS_MAX = 120.0
+# Kafka's default: the broker answers from the page cache. Both servers make the same promise.
+PAGE_CACHE = 2**63 - 1
+# The load must come from here and not from a full queue, so queues are ample.
+QUIET = {"log_level": 3}
+QUEUES = {"queue.buffering.max.messages": 2_000_000, "queue.buffering.max.kbytes": 1 << 20}
+READ_AHEAD = {
+    "queued.min.messages": 1_000_000,
+    "queued.max.messages.kbytes": 1 << 20,
+    "fetch.message.max.bytes": 4 << 20,
+}
+
+Settings = dict[str, str | int | float | bool]
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Seconds on the clock and CPU seconds of the broker's processes."""
+
+    seconds: float
+    cpu: float
+
+
+@contextmanager
+def measured(server: Server) -> Iterator[list[Spent]]:
+    """Puts one Spent into the list it yields when the block ends."""
+    spent: list[Spent] = []
+    cpu, started = server.cpu_seconds(), time.perf_counter()
+    yield spent
+    spent.append(Spent(time.perf_counter() - started, server.cpu_seconds() - cpu))
+
+
+@contextmanager
+def topic(
+    server: Server, partitions: int = 1, *, flush_messages: int = PAGE_CACHE
+) -> Iterator[str]:
+    """A topic for the length of the block."""
+    name = f"bench-{uuid.uuid4().hex[:10]}"
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    config = {"flush.messages": str(flush_messages)}
+    for answer in admin.create_topics([NewTopic(name, partitions, 1, config=config)]).values():
+        answer.result(30)
+    ready = Producer({"bootstrap.servers": server.bootstrap, **QUIET})
+    deadline = time.monotonic() + 30
+    # Kafka's controller answers before its broker leads the partitions.
+    while any(p.leader < 0 for p in _partitions(ready, name, partitions)):
+        assert time.monotonic() < deadline, f"{name} has no leaders"
+        time.sleep(0.05)
+    time.sleep(0.3)
+    yield name
+    for answer in admin.delete_topics([name]).values():
+        answer.result(30)
+
+
+def _partitions(producer: Producer, name: str, count: int) -> list[_Leader]:
+    found = producer.list_topics(name, timeout=10).topics[name].partitions
+    missing = [_Leader(-1)] * (count - len(found))
+    return [_Leader(int(partition.leader)) for partition in found.values()] + missing
+
+
+@dataclass(frozen=True)
+class _Leader:
+    leader: int
+
+
+def produce(
+    server: Server, name: str, *, count: int, size: int, settings: Settings, partitions: int = 1
+) -> Spent:
+    """Writes `count` records of `size` bytes in turn to the partitions, all of them answered."""
+    producer = Producer({"bootstrap.servers": server.bootstrap, **QUIET, **QUEUES, **settings})
+    producer.list_topics(name, timeout=10)
+    payload = os.urandom(size)
+    failed: list[str] = []
+
+    def delivered(error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            failed.append(str(error))
+
+    with measured(server) as spent:
+        for i in range(count):
+            callback = delivered if i % 100 == 0 else None
+            while True:
+                try:
+                    producer.produce(name, payload, partition=i % partitions, on_delivery=callback)
+                    break
+                except BufferError:
+                    producer.poll(0.05)
+            if i % 2000 == 0:
+                producer.poll(0)
+        left = producer.flush(ANSWER_SECONDS_MAX)
+    if left or failed:
+        raise RuntimeError(f"{server.name}: {left} records unanswered, {failed[:3]}")
+    return spent[0]
+
+
+def consume(server: Server, name: str, *, count: int, partitions: int = 1) -> Spent:
+    """Reads `count` records from the beginning."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": server.bootstrap,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            **QUIET,
+            **READ_AHEAD,
+        }
+    )
+    consumer.assign([TopicPartition(name, i, OFFSET_BEGINNING) for i in range(partitions)])
+    read = 0
+    with measured(server) as spent:
+        while read < count:
+            messages = consumer.consume(min(10_000, count - read), 30.0)
+            if not messages:
+                raise RuntimeError(f"{server.name}: nothing more after {read} of {count} records")
+            errors = [message.error() for message in messages if message.error() is not None]
+            if errors:
+                raise RuntimeError(f"{server.name}: {errors[0]}")
+            read += len(messages)
+    consumer.close()
+    return spent[0]
+
+
+def at_once(count: int, work: Callable[[int, threading.Barrier], None], server: Server) -> Spent:
+    """Runs `work(k, barrier)` in so many threads; the clock starts when all are at the barrier.
+
+    An error in a thread is raised here.
+    """
+    barrier = threading.Barrier(count + 1, timeout=ANSWER_SECONDS_MAX)
+    errors: list[BaseException] = []
+
+    def guarded(k: int) -> None:
+        try:
+            work(k, barrier)
+        except (RuntimeError, AssertionError, threading.BrokenBarrierError) as error:
+            errors.append(error)
+            barrier.abort()
+
+    threads = [threading.Thread(target=guarded, args=(k,)) for k in range(count)]
+    for thread in threads:
+        thread.start()
+    barrier.wait()
+    with measured(server) as spent:
+        for thread in threads:
+            thread.join()
+    if errors:
+        raise errors[0]
+    return spent[0]
+
+
+def one_by_one(
+    server: Server, name: str, *, connections: int, each: int, size: int, partitions: int
+) -> tuple[list[float], Spent]:
+    """Producers that each send a record and wait for its answer, all at once.
+
+    Returns the sorted seconds of every request, and what was spent.
+    """
+    latencies: list[float] = []
+    lock = threading.Lock()
+    payload = b"x" * size
+
+    def work(k: int, barrier: threading.Barrier) -> None:
+        producer = Producer(
+            {"bootstrap.servers": server.bootstrap, "acks": "all", "linger.ms": 0, **QUIET}
+        )
+        producer.list_topics(name, timeout=30)
+        mine: list[float] = []
+        barrier.wait()
+        for _ in range(each):
+            started = time.perf_counter()
+            producer.produce(name, payload, partition=k % partitions)
+            assert producer.flush(30) == 0, "a record was not answered"
+            mine.append(time.perf_counter() - started)
+        with lock:
+            latencies.extend(mine)
+
+    spent = at_once(connections, work, server)
+    return sorted(latencies), spent
+
+
+def percentile(ordered: list[float], share: float) -> float:
+    return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
