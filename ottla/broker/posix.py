@@ -162,8 +162,8 @@ class PosixDisk:
         try:
             _lock_whole_file(file.fileno())
         except OSError as error:
+            file.close()  # first, or the list of locks may show our own half of them
             holder = _lock_holder(path)
-            file.close()
             if error.errno not in (errno.EAGAIN, errno.EACCES):
                 raise
             raise BlockingIOError(errno.EAGAIN, holder or "another process", path) from error

@@ -1,0 +1,128 @@
+"""What only the real disk has: descriptors, locks against other processes, limits."""
+
+import errno
+import fcntl
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.posix import PosixDisk, SystemClock, raise_descriptor_limit
+
+HOLD_RECORD_LOCK = """
+import fcntl, sys
+file = open(sys.argv[1], "r+")
+fcntl.lockf(file, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+HOLD_AS_WE_DO = """
+import sys
+from ottla.broker.posix import PosixDisk
+lock = PosixDisk().lock(sys.argv[1])
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("program", [HOLD_RECORD_LOCK, HOLD_AS_WE_DO])
+def test_a_lock_of_another_process_is_respected_and_its_holder_named(
+    tmp_path: Path, program: str
+) -> None:
+    """Goal: neither a second Ottla nor Apache Kafka (a record lock) shares a dir with us."""
+    path = tmp_path / ".lock"
+    path.touch()
+    holder = subprocess.Popen(
+        [sys.executable, "-c", program, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(BlockingIOError) as caught:
+            PosixDisk().lock(str(path))
+        holder.communicate("")
+
+    if sys.platform == "linux":
+        assert str(caught.value.strerror).startswith(f"process {holder.pid} (")
+    PosixDisk().lock(str(path)).close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere flock is a record lock, too")
+def test_our_lock_keeps_a_record_lock_out(tmp_path: Path) -> None:
+    path = tmp_path / ".lock"
+    ours = PosixDisk().lock(str(path))
+    with pytest.raises(BlockingIOError):
+        PosixDisk().lock(str(path))  # closes its descriptor; ours must outlive that
+    probe = (
+        "import fcntl, sys\n"
+        "try:\n    fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
+        "except BlockingIOError:\n    sys.exit(3)\n"
+    )
+    refused = subprocess.run([sys.executable, "-c", probe, str(path)], check=False)
+    ours.close()
+
+    assert refused.returncode == 3
+
+
+def test_descriptors_are_closed_on_exec(tmp_path: Path) -> None:
+    file = PosixDisk().open(str(tmp_path / "f"), create=True)
+
+    assert fcntl.fcntl(file.fileno(), fcntl.F_GETFD) & fcntl.FD_CLOEXEC
+    file.close()
+
+
+def test_a_short_write_goes_on_until_the_kernel_says_why(tmp_path: Path) -> None:
+    """Method: the limit on file sizes makes the kernel stop a write in its middle."""
+    file = PosixDisk().open(str(tmp_path / "f"), create=True)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        with pytest.raises(OSError) as caught:
+            file.pwrite(b"x" * 150, 0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    assert caught.value.errno == errno.EFBIG
+    assert file.pread(200, 0) == b"x" * 100
+    file.close()
+
+
+def test_the_descriptor_limit_is_lifted_to_the_hard_one() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        assert raise_descriptor_limit() == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= soft
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_syncing_a_directory_that_is_none_fails(tmp_path: Path) -> None:
+    (tmp_path / "f").touch()
+    with pytest.raises(OSError) as caught:
+        PosixDisk().sync_dir(str(tmp_path / "f"))
+
+    assert caught.value.errno == errno.ENOTDIR
+
+
+def test_the_clock_counts_milliseconds() -> None:
+    clock = SystemClock()
+
+    assert clock.wall_ms() > 1_700_000_000_000
+    assert clock.monotonic_ms() <= clock.monotonic_ms()
+
+
+def test_a_map_outlives_its_file(tmp_path: Path) -> None:
+    disk = PosixDisk()
+    file = disk.open(str(tmp_path / "f"), create=True)
+    file.pwrite(b"abc", 0)
+    view = disk.map(file)
+    file.close()
+    os.unlink(tmp_path / "f")
+
+    assert bytes(view) == b"abc"
