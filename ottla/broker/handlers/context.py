@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ottla.broker.handlers.auto_create import AutoCreation
+    from ottla.broker.handlers.producer_ids import ProducerIds
     from ottla.broker.log.manager import LogManager
     from ottla.broker.metadata.image import MetadataImage
-    from ottla.broker.ports import Clock, Events
+    from ottla.broker.ports import Clock, Events, Rng
     from ottla.broker.quorum.driver import Quorum
+    from ottla.broker.replication.fetch_session import FetchSessions
     from ottla.broker.replication.replicas import Replicas
     from ottla.config.broker import BrokerConfig
 
@@ -21,13 +24,23 @@ class Rooms:
     config: BrokerConfig
     clock: Clock
     events: Events
+    rng: Rng
     logs: LogManager
     quorum: Quorum
     replicas: Replicas
+    fetch_sessions: FetchSessions
+    producer_ids: ProducerIds
+    auto_creation: AutoCreation
 
     @property
     def image(self) -> MetadataImage:
         return self.quorum.image
+
+    @property
+    def cluster_id(self) -> str:
+        """Known since the log directories are loaded."""
+        assert self.logs.cluster_id is not None
+        return self.logs.cluster_id
 
 
 @dataclass(slots=True)

@@ -1,0 +1,186 @@
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs.
+
+Changes go through the controller and are in force when they are answered: publishing the new image
+hands them to whoever they concern. Groups and client metrics have no settings before they are
+served; the one logger of this broker has the level of `ottla.log.level`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.broker.controller import configs as config_commands
+from ottla.broker.controller.names import topic_name_fault
+from ottla.broker.handlers.context import Rooms, Session
+from ottla.broker.metadata.image import (
+    ALL_BROKERS,
+    BROKER_LOGGER_RESOURCE,
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
+from ottla.config.describe import describe_broker, describe_broker_defaults, describe_topic
+from ottla.config.types import ConfigEntry, ConfigSource, ConfigType
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+AskedResource = DescribeConfigsRequest.DescribeConfigsResource
+ResourceAnswer = DescribeConfigsResponse.DescribeConfigsResult
+ConfigAnswer = DescribeConfigsResponse.DescribeConfigsResourceResult
+SynonymAnswer = DescribeConfigsResponse.DescribeConfigsSynonym
+
+LOGGER_NAME = "ottla"
+KAFKA_LEVELS = {"debug": "DEBUG", "info": "INFO", "warning": "WARN", "error": "ERROR"}
+
+
+def handle_describe_configs(
+    session: Session, request: DescribeConfigsRequest, version: int
+) -> DescribeConfigsResponse:
+    """Each resource is described or refused on its own, save for one of an unknown kind."""
+    if any(resource.resource_type not in _DESCRIBERS for resource in request.resources):
+        return DescribeConfigsResponse(
+            results=[
+                _refused(resource, KafkaError(ErrorCode.INVALID_REQUEST, "Unknown resource type"))
+                for resource in request.resources
+            ]
+        )
+    return DescribeConfigsResponse(
+        results=[_described(session.rooms, resource, request) for resource in request.resources]
+    )
+
+
+async def handle_alter_configs(
+    session: Session, request: AlterConfigsRequest, version: int
+) -> AlterConfigsResponse:
+    """Replaces all settings of each resource."""
+    rooms = session.rooms
+    return await rooms.quorum.submit(
+        lambda image: config_commands.alter_configs(image, request, config=rooms.config)
+    )
+
+
+async def handle_incremental_alter_configs(
+    session: Session, request: IncrementalAlterConfigsRequest, version: int
+) -> IncrementalAlterConfigsResponse:
+    """Changes single settings of each resource."""
+    rooms = session.rooms
+    return await rooms.quorum.submit(
+        lambda image: config_commands.incremental_alter_configs(image, request, config=rooms.config)
+    )
+
+
+def _described(
+    rooms: Rooms, resource: AskedResource, request: DescribeConfigsRequest
+) -> ResourceAnswer:
+    try:
+        entries = _DESCRIBERS[resource.resource_type](rooms, resource.resource_name)
+    except KafkaError as error:
+        return _refused(resource, error)
+    wanted = resource.configuration_keys
+    return ResourceAnswer(
+        error_message="",
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[
+            _config_answer(entry, request)
+            for entry in entries
+            if not wanted or entry.name in wanted
+        ],
+    )
+
+
+def _refused(resource: AskedResource, error: KafkaError) -> ResourceAnswer:
+    return ResourceAnswer(
+        int(error.code), error.message or "", resource.resource_type, resource.resource_name
+    )
+
+
+def _config_answer(entry: ConfigEntry, request: DescribeConfigsRequest) -> ConfigAnswer:
+    synonyms = entry.synonyms if request.include_synonyms else ()
+    return ConfigAnswer(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=int(entry.source),
+        is_sensitive=entry.sensitive,
+        synonyms=[SynonymAnswer(one.name, one.value, int(one.source)) for one in synonyms],
+        config_type=int(entry.type),
+        documentation=entry.doc if request.include_documentation else None,
+    )
+
+
+def _describe_topic(rooms: Rooms, name: str) -> list[ConfigEntry]:
+    fault = topic_name_fault(name)
+    if fault is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+    if name not in rooms.image.topics.by_name:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return describe_topic(rooms.config, rooms.image.configs.get(TOPIC_RESOURCE, name))
+
+
+def _describe_broker(rooms: Rooms, name: str) -> list[ConfigEntry]:
+    if name == ALL_BROKERS:
+        return describe_broker_defaults(rooms.config)
+    expected = rooms.config.node_id
+    if _broker_id(name) != expected:
+        raise _invalid(
+            f"Unexpected broker id, expected {expected} or empty string, but received {name}"
+        )
+    return describe_broker(rooms.config)
+
+
+def _describe_logger(rooms: Rooms, name: str) -> list[ConfigEntry]:
+    if not name:
+        raise _invalid("Broker id must not be empty")
+    expected = rooms.config.node_id
+    if _broker_id(name) != expected:
+        raise _invalid(f"Unexpected broker id, expected {expected} but received {name}")
+    return [
+        ConfigEntry(
+            name=LOGGER_NAME,
+            value=KAFKA_LEVELS[rooms.config.ottla_log_level],
+            source=ConfigSource.DYNAMIC_BROKER_LOGGER,
+            type=ConfigType.STRING,
+            read_only=True,
+            sensitive=False,
+            synonyms=(),
+            doc="",
+        )
+    ]
+
+
+def _describe_group(rooms: Rooms, name: str) -> list[ConfigEntry]:
+    raise _invalid("Groups are not served" if name else "Group name must not be empty")
+
+
+def _describe_client_metrics(rooms: Rooms, name: str) -> list[ConfigEntry]:
+    empty = "Client metrics subscription name must not be empty"
+    raise _invalid("Client metrics are not served" if name else empty)
+
+
+_DESCRIBERS: dict[int, Callable[[Rooms, str], list[ConfigEntry]]] = {
+    TOPIC_RESOURCE: _describe_topic,
+    BROKER_RESOURCE: _describe_broker,
+    BROKER_LOGGER_RESOURCE: _describe_logger,
+    CLIENT_METRICS_RESOURCE: _describe_client_metrics,
+    GROUP_RESOURCE: _describe_group,
+}
+
+
+def _broker_id(name: str) -> int:
+    try:
+        return int(name)
+    except ValueError as error:
+        raise _invalid(f"Broker id must be an integer, but it is: {name}") from error
+
+
+def _invalid(reason: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, reason)
