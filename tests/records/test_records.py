@@ -217,6 +217,24 @@ def test_columns_say_what_the_iterator_says(records: list[Record], codec: Codec)
     ] == list(iterate_records(batch))
 
 
+def test_the_compiled_walk_is_the_same_walk() -> None:
+    pytest.importorskip("numba", reason="the optional extra `compiled` is not installed")
+    rng = random.Random(3)
+    batch = build_batch(SAMPLE)
+
+    assert read_columns(batch, compiled=True) == read_columns(batch)
+    for _ in range(500):
+        damaged = bytearray(batch)
+        damaged[rng.randrange(HEADER_SIZE, len(batch))] = rng.choice((0x7F, 0x80, 0xFF))
+        try:
+            expected = read_columns(damaged)
+        except KafkaError:
+            with pytest.raises(KafkaError):
+                read_columns(damaged, compiled=True)
+        else:
+            assert read_columns(damaged, compiled=True) == expected
+
+
 def test_an_inspection_tells_what_rules_ask() -> None:
     seen = inspect_records(build_batch(SAMPLE, base_offset=7, codec=Codec.ZSTD))
 
