@@ -162,7 +162,8 @@ class LogManager:
     def lock(self) -> None:
         """Makes the log dirs where they are missing and keeps every other broker out of them.
 
-        Raises LogDirError, which names the holder, if one of them is in use.
+        Raises LogDirError, which names the holder, if one of them is in use, and StorageLost if
+        none can be made.
         """
         for log_dir in self._online():
             if log_dir.lock is not None:
@@ -178,6 +179,8 @@ class LogManager:
                 ) from error
             except OSError as error:
                 self.faults.failed(log_dir.path, Call.WRITE, error)
+        if self.faults.lost is not None:
+            raise self.faults.lost
 
     def unlock(self) -> None:
         for log_dir in self._log_dirs.values():
@@ -243,8 +246,7 @@ class LogManager:
         try:
             # What the files say of an earlier partition of this name must not be taken for ours.
             for name in CHECKPOINT_FILES:
-                if key in log_dir.rows[name]:
-                    self._write_rows(log_dir, name)
+                self._write_rows(log_dir, name, only_without=key)
             self.disk.make_dir(path)
             checkpoints.write_partition_metadata(self.disk, path, topic_id)
             self.disk.sync_dir(log_dir.path)
@@ -478,8 +480,13 @@ class LogManager:
             except OSError as error:
                 self.post_error(partial(self.faults.failed, log_dir.path, Call.WRITE, error))
 
-    def _write_rows(self, log_dir: _LogDir, name: str) -> None:
+    def _write_rows(
+        self, log_dir: _LogDir, name: str, *, only_without: TopicPartition | None = None
+    ) -> None:
+        """Writes the file if its rows changed; or only if it has a row that must go."""
         with log_dir.writing:
+            if only_without is not None and only_without not in log_dir.rows[name]:
+                return
             rows = self._rows(log_dir, name)
             if rows != log_dir.rows[name]:
                 checkpoints.write_offsets(self.disk, f"{log_dir.path}/{name}", rows)
