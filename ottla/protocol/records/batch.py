@@ -28,9 +28,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.records.crc import crc32c
-
-Buffer = bytes | bytearray | memoryview
+from ottla.protocol.records.crc import Buffer, crc32c
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE = 61

@@ -24,10 +24,9 @@ from ottla.protocol.records.batch import (
     TRANSACTIONAL,
     write_crc,
 )
+from ottla.protocol.records.crc import Buffer
 from ottla.protocol.records.record import Headers, Record
 from ottla.protocol.records.varint import encode_varint
-
-Buffer = bytes | bytearray | memoryview
 
 # Lengths and deltas of ordinary records are small; the table saves the loop for them.
 _SMALL = [encode_varint(value) for value in range(512)]

@@ -15,6 +15,7 @@ from typing import Any
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import BatchHeader, read_header
+from ottla.protocol.records.crc import Buffer
 from ottla.protocol.records.record import (
     RECORD_SIZE_MIN,
     RECORDS_SIZE_MAX,
@@ -22,8 +23,6 @@ from ottla.protocol.records.record import (
     payload_of,
     read_headers,
 )
-
-Buffer = bytes | bytearray | memoryview
 
 _COLUMN_COUNT = 8
 _INT64_MIN = -(2**63)

@@ -23,8 +23,7 @@ from enum import IntEnum
 import cramjam
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-
-Buffer = bytes | bytearray | memoryview
+from ottla.protocol.records.crc import Buffer
 
 
 class Codec(IntEnum):

@@ -26,9 +26,9 @@ from ottla.protocol.messages.control_records import (
 )
 from ottla.protocol.records.batch import NO_LEADER_EPOCH, read_header
 from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.crc import Buffer
 from ottla.protocol.records.record import Record, iterate_records
 
-Buffer = bytes | bytearray | memoryview
 ControlBody = (
     LeaderChangeMessage
     | SnapshotHeaderRecord

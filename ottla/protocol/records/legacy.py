@@ -30,10 +30,8 @@ from ottla.protocol.records.batch import (
     TIMESTAMP_TYPE,
 )
 from ottla.protocol.records.compression import Codec, decompress
-from ottla.protocol.records.crc import crc32_ieee
+from ottla.protocol.records.crc import Buffer, crc32_ieee
 from ottla.protocol.records.record import RECORDS_SIZE_MAX, Record
-
-Buffer = bytes | bytearray | memoryview
 
 _OVERHEAD = struct.Struct(">qiIbb")
 _INT32 = struct.Struct(">i")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from ottla.protocol.records.batch import CODEC_MASK, read_header
 from ottla.protocol.records.builder import assemble
+from ottla.protocol.records.crc import Buffer
 from ottla.protocol.records.record import RECORDS_SIZE_MAX, payload_of
-
-Buffer = bytes | bytearray | memoryview
 
 
 def recompress(

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import HEADER_SIZE, TIMESTAMP_TYPE, BatchHeader, read_header
+from ottla.protocol.records.crc import Buffer
 from ottla.protocol.records.varint import read_varint, read_varlong
 
-Buffer = bytes | bytearray | memoryview
 Headers = Sequence[tuple[str, bytes | None]]
 
 # Records of one batch after decompression. Batches are at most max.message.bytes (1 MiB) on the

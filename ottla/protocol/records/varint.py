@@ -8,8 +8,7 @@ run past the buffer nor grow beyond its type. (The unsigned varints of flexible 
 from __future__ import annotations
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-
-Buffer = bytes | bytearray | memoryview
+from ottla.protocol.records.crc import Buffer
 
 VARLONG_SIZE_MAX = 10
 
