@@ -1,8 +1,7 @@
 """Compiles (message class, version) to a decode and an encode function.
 
-What is compiled is straight source text made of the templates of `wire`: no loop over fields at
-run time, fixed-width neighbours (a following length and tag count included) in one precompiled
-struct. The source is registered in `linecache`, so tracebacks show its lines, and
+What is compiled is the straight text of `source`: no loop over fields at run time. It is
+registered in `linecache`, so tracebacks show its lines, and
 `python -m ottla.protocol.codec Fetch 12` prints it.
 """
 
@@ -11,15 +10,13 @@ from __future__ import annotations
 import importlib
 import linecache
 import pkgutil
-import struct
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar, cast
 
-from ottla.protocol import messages, wire
-from ottla.protocol.errors import ProtocolError
-from ottla.protocol.schema import UNSET, Field, Message, Struct, fields_of
+from ottla.protocol import messages
+from ottla.protocol.schema import Message
+from ottla.protocol.source import DecodeSource, EncodeSource, Source
 from ottla.protocol.wire import Payload
 
 M = TypeVar("M", bound=Message)
@@ -39,7 +36,7 @@ def decoder(cls: type[M], version: int) -> Decoder[M]:
     """
     found = _decoders.get((cls, version))
     if found is None:
-        found = _decoders[cls, version] = _compile(_DecodeSource(cls, version))
+        found = _decoders[cls, version] = _compile(DecodeSource(cls, version))
     return cast("Decoder[M]", found)
 
 
@@ -52,427 +49,11 @@ def encoder(cls: type[M], version: int) -> Encoder[M]:
     """
     found = _encoders.get((cls, version))
     if found is None:
-        found = _encoders[cls, version] = _compile(_EncodeSource(cls, version))
+        found = _encoders[cls, version] = _compile(EncodeSource(cls, version))
     return cast("Encoder[M]", found)
 
 
-class _Source:
-    """The text of one function as it grows, and the constants that it names."""
-
-    verb: str
-
-    def __init__(self, cls: type[Message], version: int) -> None:
-        schema = cls.__schema__
-        if version not in schema.versions:
-            raise ValueError(f"{cls.__name__} has no version {version}")
-        self.cls = cls
-        self.version = version
-        self.flexible = version in schema.flexible
-        self.lines: list[str] = []
-        self.depth = 0
-        self.names = 0
-        self.run: list[tuple[str, str]] = []
-        self.constants: dict[str, Any] = {
-            "new": object.__new__,
-            "struct_error": struct.error,
-            "pack": struct.pack,
-            "unpack_from": struct.unpack_from,
-            "ProtocolError": ProtocolError,
-        } | {name: getattr(wire, name) for name in _WIRE_NAMES}
-
-    @property
-    def title(self) -> str:
-        return f"{self.cls.__name__} v{self.version}"
-
-    def text(self) -> str:
-        raise NotImplementedError
-
-    def emit(self, text: str) -> None:
-        pad = "    " * self.depth
-        self.lines.extend(pad + line for line in text.splitlines())
-
-    @contextmanager
-    def block(self, head: str) -> Iterator[None]:
-        """The lines of a branch or a loop; a run of fixed fields never crosses its border."""
-        self.flush()
-        self.emit(head)
-        self.depth += 1
-        size = len(self.lines)
-        yield
-        self.flush()
-        if len(self.lines) == size:
-            self.emit("pass")
-        self.depth -= 1
-
-    def name(self, stem: str) -> str:
-        self.names += 1
-        return f"{stem}{self.names}"
-
-    def constant(self, stem: str, value: object) -> str:
-        for name, known in self.constants.items():
-            if known is value:
-                return name
-        name = self.name(stem)
-        self.constants[name] = value
-        return name
-
-    def default(self, item: Field) -> str:
-        """The source of a field's default."""
-        if item.default is UNSET:
-            return "[]"
-        if item.struct is not None and item.default is not None:
-            return self.constant("DEFAULT", item.default)
-        return repr(item.default)
-
-    def flush(self) -> None:
-        raise NotImplementedError
-
-    def take_run(self) -> tuple[str, list[str]]:
-        letters = "".join(letter for letter, _ in self.run)
-        names = [name for _, name in self.run if name]
-        self.run.clear()
-        return letters, names
-
-    def prefix_letter(self, item: Field) -> str:
-        if self.flexible:
-            return "B"
-        return "h" if item.type_name == "str" and not item.is_array else "i"
-
-
-_WIRE_NAMES = (
-    "RAW",
-    "bad_count",
-    "bad_length",
-    "check_tag_count",
-    "check_tag_end",
-    "finish_uvarint",
-    "read_tag",
-    "skip_tags",
-    "write_string_size",
-    "write_uvarint",
-)
-
-
-class _DecodeSource(_Source):
-    verb = "decode"
-
-    def text(self) -> str:
-        self.emit("def decode(buf, p):")
-        self.depth = 1
-        self.emit("end = len(buf)")
-        with self.block("try:"):
-            self.emit(f"return {self.struct(self.cls)}, p")
-        with self.block("except (struct_error, IndexError, UnicodeDecodeError) as error:"):
-            self.emit(
-                f'raise ProtocolError(f"{self.title}: {{error}} after byte {{p}}") from error'
-            )
-        return "\n".join(self.lines) + "\n"
-
-    def flush(self) -> None:
-        if not self.run:
-            return
-        letters, targets = self.take_run()
-        if letters == "B":
-            self.emit(f"{targets[0]} = buf[p]\np += 1")
-            return
-        size = struct.calcsize(">" + letters)
-        unpack = self.constant("unpack", struct.Struct(">" + letters).unpack_from)
-        comma = "," if len(targets) == 1 else ""
-        self.emit(f"{', '.join(targets)}{comma} = {unpack}(buf, p)\np += {size}")
-
-    def struct(self, cls: type[Struct]) -> str:
-        """Decode one struct into a new variable; the name of that."""
-        target = self.name("v")
-        self.emit(f"{target} = new({self.constant('C', cls)})")
-        tagged = []
-        for item in fields_of(cls):
-            if self.version not in item.versions:
-                self.emit(f"{target}.{item.name} = {self.default(item)}")
-            elif item.tag is not None:
-                tagged.append(item)
-            else:
-                self.value(item, f"{target}.{item.name}")
-        if self.flexible:
-            self.tags(tagged, target)
-        self.flush()
-        return target
-
-    def value(self, item: Field, target: str) -> None:
-        if item.is_array:
-            self.array(item, target)
-        elif item.type_name in wire.FIXED:
-            self.run.append((wire.FIXED[item.type_name], target))
-        elif item.struct is None:
-            self.content(item, target, nullable=self.version in item.nullable)
-        elif self.version in item.nullable:
-            self.run.append(("b", "n"))
-            with self.block("if n < 0:"):
-                self.emit(f"{target} = None")
-            with self.block("else:"):
-                self.emit(f"{target} = {self.struct(item.struct)}")
-        else:
-            self.emit(f"{target} = {self.struct(item.struct)}")
-
-    def prefix(self, item: Field) -> None:
-        """Read a length or count, still plus one if flexible, into `n`."""
-        self.run.append((self.prefix_letter(item), "n"))
-        self.flush()
-        if self.flexible:
-            self.emit(wire.DECODE_PREFIX_TAIL)
-
-    def content(self, item: Field, target: str, *, nullable: bool) -> None:
-        self.prefix(item)
-        self.emit("q = p + n - 1" if self.flexible else "q = p + n")
-        too_long = ""
-        if item.type_name == "str" and self.flexible:
-            too_long = f" or n > {wire.STRING_SIZE_MAX + 1}"
-        template = wire.DECODE_NULLABLE_CONTENT if nullable else wire.DECODE_CONTENT
-        self.emit(
-            template.format(
-                null_or_past_end=f"not p <= q <= end{too_long}",
-                past_end=f"q > end{too_long}",
-                name=item.name,
-                target=target,
-                content=wire.CONTENT_DECODE[item.type_name],
-            )
-        )
-
-    def array(self, item: Field, target: str) -> None:
-        self.prefix(item)
-        if self.flexible:
-            self.emit("n -= 1")
-        if self.version not in item.nullable:
-            self.elements(item, target)
-            return
-        with self.block("if n < 0:"):
-            self.emit(f"{target} = None")
-        with self.block("else:"):
-            self.elements(item, target)
-
-    def elements(self, item: Field, target: str) -> None:
-        size = self.element_size(item)
-        self.emit(wire.DECODE_COUNT_CHECK.format(name=item.name, element_size=size))
-        letter = wire.FIXED.get(item.type_name)
-        if letter == "16s":
-            self.emit(wire.DECODE_UUIDS.format(target=target))
-        elif letter is not None:
-            self.emit(
-                wire.DECODE_FIXED_ELEMENTS.format(target=target, letter=letter, element_size=size)
-            )
-        else:
-            elements = self.name("elements")
-            self.emit(f"{target} = {elements} = []")
-            with self.block("for _ in range(n):"):
-                if item.struct is None:
-                    element = "element"
-                    self.content(item_of(item), element, nullable=False)
-                else:
-                    element = self.struct(item.struct)
-                self.emit(f"{elements}.append({element})")
-
-    def tags(self, tagged: list[Field], target: str) -> None:
-        for item in tagged:
-            self.emit(f"{target}.{item.name} = {self.default(item)}")
-        self.run.append(("B", "n"))
-        self.flush()
-        if not tagged:
-            self.emit(wire.DECODE_TAGS)
-            return
-        tag, end = self.name("tag"), self.name("end")
-        with self.block("if n:"):
-            self.emit(wire.DECODE_PREFIX_TAIL)
-            self.emit("check_tag_count(n, buf, p)")
-            with self.block("for _ in range(n):"):
-                self.emit(f"{tag}, p, {end} = read_tag(buf, p)")
-                for item in tagged:
-                    with self.block(f"if {tag} == {item.tag}:"):
-                        self.value(item, f"{target}.{item.name}")
-                        self.flush()
-                        self.emit(f"check_tag_end({tag}, p, {end})")
-                self.emit(f"p = {end}")
-
-    def element_size(self, item: Field) -> int:
-        """The fewest bytes that one element can take; counts are held against it."""
-        if item.struct is not None:
-            return max(1, self.struct_size(item.struct))
-        if item.type_name in wire.FIXED:
-            return struct.calcsize(wire.FIXED[item.type_name])
-        return struct.calcsize(self.prefix_letter(item_of(item)))
-
-    def struct_size(self, cls: type[Struct]) -> int:
-        size = 1 if self.flexible else 0
-        for item in fields_of(cls):
-            if self.version not in item.versions or item.tag is not None:
-                continue
-            if item.is_array:
-                size += struct.calcsize(self.prefix_letter(item))
-            elif item.struct is not None and self.version in item.nullable:
-                size += 1
-            else:
-                size += self.element_size(item)
-        return size
-
-
-class _EncodeSource(_Source):
-    verb = "encode"
-
-    def __init__(self, cls: type[Message], version: int) -> None:
-        super().__init__(cls, version)
-        self.out = "out"
-
-    def text(self) -> str:
-        self.emit("def encode(v, out, payloads):")
-        self.depth = 1
-        with self.block("try:"):
-            self.struct(self.cls, "v")
-        with self.block("except (struct_error, AttributeError, TypeError) as error:"):
-            self.emit(f'raise ValueError(f"{self.title}: {{error}}") from error')
-        return "\n".join(self.lines) + "\n"
-
-    def flush(self) -> None:
-        if not self.run:
-            return
-        letters, values = self.take_run()
-        if not values:
-            self.emit(f"{self.out} += {bytes(len(letters))!r}")
-            return
-        pack = self.constant("pack", struct.Struct(">" + letters).pack)
-        self.emit(f"{self.out} += {pack}({', '.join(values)})")
-
-    def struct(self, cls: type[Struct], source: str) -> None:
-        tagged = []
-        for item in fields_of(cls):
-            value = f"{source}.{item.name}"
-            if self.version not in item.versions:
-                if not item.ignorable:
-                    with self.block(f"if {self.differs(item, value)}:"):
-                        self.emit(f'raise ValueError("{self.title} has no {item.name}")')
-            elif item.tag is not None:
-                tagged.append(item)
-            else:
-                self.value(item, value)
-        if self.flexible:
-            self.tags(tagged, source)
-
-    def differs(self, item: Field, value: str) -> str:
-        """The condition that `value` is not the field's default."""
-        default = self.default(item)
-        if default == "None":
-            return f"{value} is not None"
-        if item.default is UNSET:
-            return f"{value} is None or len({value})"
-        if item.struct is not None:
-            return f"{value} is not {default} and {value} != {default}"
-        return f"{value} != {default}"
-
-    def value(self, item: Field, value: str) -> None:
-        if item.type_name in wire.FIXED and not item.is_array:
-            self.run.append((wire.FIXED[item.type_name], value))
-        elif self.version not in item.nullable:
-            self.present(item, value)
-        else:
-            with self.block(f"if {value} is None:"):
-                self.null(item)
-            with self.block("else:"):
-                if item.struct is not None and not item.is_array:
-                    self.run.append(("b", "1"))
-                self.present(item, value)
-
-    def null(self, item: Field) -> None:
-        if item.struct is not None and not item.is_array:
-            self.run.append(("b", "-1"))
-        elif self.flexible:
-            self.emit(f"{self.out}.append(0)")
-        else:
-            self.run.append((self.prefix_letter(item), "-1"))
-
-    def present(self, item: Field, value: str) -> None:
-        if item.is_array:
-            self.array(item, value)
-        elif item.struct is not None:
-            self.struct(item.struct, value)
-        else:
-            self.content(item, value)
-
-    def prefix(self, item: Field, size: str) -> None:
-        if self.flexible:
-            is_string = item.type_name == "str" and not item.is_array
-            template = (
-                wire.ENCODE_COMPACT_STRING_PREFIX if is_string else wire.ENCODE_COMPACT_PREFIX
-            )
-            self.flush()
-            self.emit(template.format(size=size, out=self.out))
-        else:
-            self.run.append((self.prefix_letter(item), size))
-            self.flush()
-
-    def content(self, item: Field, value: str) -> None:
-        data, size = self.name("data"), self.name("size")
-        self.emit(wire.ENCODE_CONTENT[item.type_name].format(data=data, size=size, value=value))
-        self.prefix(item, size)
-        self.emit(wire.ENCODE_CONTENT_TAIL[item.type_name].format(data=data, out=self.out))
-
-    def array(self, item: Field, value: str) -> None:
-        elements, size = self.name("elements"), self.name("size")
-        self.emit(f"{elements} = {value}\n{size} = len({elements})")
-        self.prefix(item, size)
-        letter = wire.FIXED.get(item.type_name)
-        if letter is not None:
-            self.emit(
-                wire.ENCODE_FIXED_ELEMENTS.format(
-                    out=self.out, letter=letter, size=size, elements=elements
-                )
-            )
-            return
-        element = self.name("v")
-        with self.block(f"for {element} in {elements}:"):
-            if item.struct is None:
-                self.content(item_of(item), element)
-            else:
-                self.struct(item.struct, element)
-
-    def tags(self, tagged: list[Field], source: str) -> None:
-        if not tagged:
-            self.run.append(("x", ""))
-            return
-        self.flush()
-        marks = []
-        for item in tagged:
-            mark = self.name("tag")
-            marks.append(mark)
-            self.emit(f"{mark} = bool({self.differs(item, f'{source}.{item.name}')})")
-        self.emit(f"{self.out}.append({' + '.join(marks)})")
-        for item, mark in sorted(zip(tagged, marks, strict=True), key=lambda pair: _tag(pair[0])):
-            with self.block(f"if {mark}:"):
-                outer, self.out = self.out, self.name("out")
-                self.emit(f"{self.out} = bytearray()")
-                self.value(item, f"{source}.{item.name}")
-                self.flush()
-                inner, self.out = self.out, outer
-                self.emit(wire.ENCODE_TAG.format(out=outer, tag=item.tag, inner=inner))
-
-
-def _tag(item: Field) -> int:
-    assert item.tag is not None
-    return item.tag
-
-
-def item_of(item: Field) -> Field:
-    """The field that stands for one element of an array."""
-    return Field(
-        name=item.name,
-        type_name=item.type_name,
-        struct=item.struct,
-        is_array=False,
-        versions=item.versions,
-        nullable=item.nullable,
-        tag=None,
-        default=item.default,
-        ignorable=item.ignorable,
-    )
-
-
-def _compile(source: _Source) -> Any:
+def _compile(source: Source) -> Any:
     text = source.text()
     filename = f"<ottla {source.verb} {source.title}>"
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
@@ -505,7 +86,7 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"no message is called {name}\n")
         return 1
     for cls in found:
-        for source in (_DecodeSource(cls, version), _EncodeSource(cls, version)):
+        for source in (DecodeSource(cls, version), EncodeSource(cls, version)):
             sys.stdout.write(f"# {source.title}\n{source.text()}\n")
     return 0
 

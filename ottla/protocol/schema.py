@@ -10,7 +10,8 @@
 
 The annotation is the wire type (a name of `wire`, `str`, `bool`, `bytes`, a nested struct, or a
 list of one of these); `| None` makes it nullable; the value is the default, and a field that needs
-more has `field(...)`. One class stands for all versions of a message; `codec` compiles each.
+more has `field(...)`. One class stands for all versions of a message; `codec` compiles each. In
+the docstring of a message a bare number is a version: "8 adds ...".
 
 Instances have slots and a constructor with all fields in order, positional or named, compiled by
 the first call of it: a standard dataclass costs a millisecond of start-up each, and there are
@@ -20,7 +21,7 @@ hundreds. A field that defaults to a struct shares one frozen instance of it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, TypeVar, cast, dataclass_transform, overload
 
@@ -39,7 +40,7 @@ class Versions:
     def __contains__(self, version: int) -> bool:
         return self.first <= version <= self.last
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[int]:
         return iter(range(self.first, self.last + 1))
 
 

@@ -7,7 +7,7 @@ from ottla.protocol.wire import int8, int16, int32
 
 
 class DescribeAclsRequest(Message, key=29, versions="1-3", flexible="2+"):
-    """DescribeAcls, API 29."""
+    """The entries that match a filter; null matches any."""
 
     resource_type_filter: int8 = 0
     resource_name_filter: str | None = ""
@@ -40,7 +40,7 @@ class DescribeAclsResponse(Message, key=29, versions="1-3", flexible="2+"):
 
 
 class CreateAclsRequest(Message, key=30, versions="1-3", flexible="2+"):
-    """CreateAcls, API 30."""
+    """Add entries."""
 
     class AclCreation(Struct):
         resource_type: int8 = 0
@@ -66,7 +66,7 @@ class CreateAclsResponse(Message, key=30, versions="1-3", flexible="2+"):
 
 
 class DeleteAclsRequest(Message, key=31, versions="1-3", flexible="2+"):
-    """DeleteAcls, API 31."""
+    """Delete the entries that match filters."""
 
     class DeleteAclsFilter(Struct):
         resource_type_filter: int8 = 0

@@ -7,14 +7,18 @@ from ottla.protocol.wire import int16, int32, int64
 
 
 class ApiVersionsRequest(Message, key=18, versions="0-4", flexible="3+"):
-    """ApiVersions, API 18."""
+    """What does the broker speak? The only request whose unknown versions are answered too. 3 adds
+    the name and version of the client.
+    """
 
     client_software_name: str = field("", versions="3+", ignorable=True)
     client_software_version: str = field("", versions="3+", ignorable=True)
 
 
 class ApiVersionsResponse(Message, key=18, versions="0-4", flexible="3+"):
-    """The answer to ApiVersions."""
+    """The versions of each API, and from 3 on the features as tags. An unknown version of the
+    request is answered in version 0 with error 35, and the header is version 0 in every version.
+    """
 
     class ApiVersion(Struct):
         api_key: int16 = 0

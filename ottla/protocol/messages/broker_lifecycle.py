@@ -7,7 +7,9 @@ from ottla.protocol.wire import ZERO_UUID, int8, int16, int32, int64, uint16, uu
 
 
 class BrokerRegistrationRequest(Message, key=62, versions="0-4", flexible="0+"):
-    """BrokerRegistration, API 62."""
+    """A broker starts: its incarnation, listeners, features and log directories. 3 adds the epoch
+    of its clean stop.
+    """
 
     class Listener(Struct):
         name: str = ""
@@ -32,7 +34,7 @@ class BrokerRegistrationRequest(Message, key=62, versions="0-4", flexible="0+"):
 
 
 class BrokerRegistrationResponse(Message, key=62, versions="0-4", flexible="0+"):
-    """The answer to BrokerRegistration."""
+    """The epoch of the broker, for its heartbeats."""
 
     throttle_time_ms: int32 = 0
     error_code: int16 = 0
@@ -40,7 +42,9 @@ class BrokerRegistrationResponse(Message, key=62, versions="0-4", flexible="0+")
 
 
 class BrokerHeartbeatRequest(Message, key=63, versions="0-2", flexible="0+"):
-    """BrokerHeartbeat, API 63."""
+    """A broker is alive: what it has applied of the metadata log, and whether it wants to be fenced
+    or to stop. 1 adds offline, 2 cordoned log directories.
+    """
 
     broker_id: int32 = 0
     broker_epoch: int64 = -1
@@ -62,7 +66,7 @@ class BrokerHeartbeatResponse(Message, key=63, versions="0-2", flexible="0+"):
 
 
 class ControllerRegistrationRequest(Message, key=70, versions="0", flexible="0+"):
-    """ControllerRegistration, API 70."""
+    """A controller starts: its incarnation, listeners and features."""
 
     class Listener(Struct):
         name: str = ""
@@ -91,7 +95,7 @@ class ControllerRegistrationResponse(Message, key=70, versions="0", flexible="0+
 
 
 class UnregisterBrokerRequest(Message, key=64, versions="0", flexible="0+"):
-    """UnregisterBroker, API 64."""
+    """Forget a broker that is gone for good."""
 
     broker_id: int32 = 0
 
@@ -105,7 +109,9 @@ class UnregisterBrokerResponse(Message, key=64, versions="0", flexible="0+"):
 
 
 class AlterPartitionRequest(Message, key=56, versions="2-3", flexible="2+"):
-    """AlterPartition, API 56."""
+    """A leader proposes in-sync replicas to the controller. From 3 on with the
+    broker epochs of them.
+    """
 
     class BrokerState(Struct):
         broker_id: int32 = 0
@@ -150,7 +156,7 @@ class AlterPartitionResponse(Message, key=56, versions="2-3", flexible="2+"):
 
 
 class AssignReplicasToDirsRequest(Message, key=73, versions="0", flexible="0+"):
-    """AssignReplicasToDirs, API 73."""
+    """A broker tells which replica lies in which log directory."""
 
     class PartitionData(Struct):
         partition_index: int32 = 0
@@ -189,7 +195,7 @@ class AssignReplicasToDirsResponse(Message, key=73, versions="0", flexible="0+")
 
 
 class EnvelopeRequest(Message, key=58, versions="0", flexible="0+"):
-    """Envelope, API 58."""
+    """A request of a client, forwarded to the controller with its principal and address."""
 
     request_data: bytes = b""
     request_principal: bytes | None = b""
@@ -204,7 +210,7 @@ class EnvelopeResponse(Message, key=58, versions="0", flexible="0+"):
 
 
 class DefaultPrincipalData(Message, versions="0", flexible="0+"):
-    """Default Principal Data."""
+    """A principal, as an Envelope carries it; the version stands before it as an int16."""
 
     type: str = ""
     name: str = ""

@@ -7,7 +7,7 @@ from ottla.protocol.wire import int8, int16, int32
 
 
 class DescribeConfigsRequest(Message, key=32, versions="1-4", flexible="4+"):
-    """DescribeConfigs, API 32."""
+    """The settings of resources; null keys are all of them. 3 can include the documentation."""
 
     class DescribeConfigsResource(Struct):
         resource_type: int8 = 0
@@ -20,7 +20,7 @@ class DescribeConfigsRequest(Message, key=32, versions="1-4", flexible="4+"):
 
 
 class DescribeConfigsResponse(Message, key=32, versions="1-4", flexible="4+"):
-    """The answer to DescribeConfigs."""
+    """Each setting with its value, source and synonyms. 3 adds type and documentation."""
 
     class DescribeConfigsSynonym(Struct):
         name: str = ""
@@ -49,7 +49,7 @@ class DescribeConfigsResponse(Message, key=32, versions="1-4", flexible="4+"):
 
 
 class AlterConfigsRequest(Message, key=33, versions="0-2", flexible="2+"):
-    """AlterConfigs, API 33."""
+    """Replace all the dynamic settings of resources by those given."""
 
     class AlterableConfig(Struct):
         name: str = ""
@@ -78,7 +78,7 @@ class AlterConfigsResponse(Message, key=33, versions="0-2", flexible="2+"):
 
 
 class IncrementalAlterConfigsRequest(Message, key=44, versions="0-1", flexible="1+"):
-    """IncrementalAlterConfigs, API 44."""
+    """Change single settings: 0 set, 1 delete, 2 append, 3 subtract."""
 
     class AlterableConfig(Struct):
         name: str = ""
@@ -108,7 +108,7 @@ class IncrementalAlterConfigsResponse(Message, key=44, versions="0-1", flexible=
 
 
 class ListConfigResourcesRequest(Message, key=74, versions="0-1", flexible="0+"):
-    """ListConfigResources, API 74."""
+    """The resources that have settings; version 0 knows only those of client metrics."""
 
     resource_types: list[int8] = field([], versions="1+")
 

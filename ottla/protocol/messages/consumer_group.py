@@ -7,7 +7,9 @@ from ottla.protocol.wire import ZERO_UUID, int8, int16, int32, uuid
 
 
 class ConsumerGroupHeartbeatRequest(Message, key=68, versions="0-1", flexible="0+"):
-    """ConsumerGroupHeartbeat, API 68."""
+    """Join, stay in, or leave (epoch -1, static -2) a consumer group; fields that did not change
+    are null. 1 adds subscription by regular expression, and the member makes its own id.
+    """
 
     class TopicPartitions(Struct):
         topic_id: uuid = ZERO_UUID
@@ -26,7 +28,7 @@ class ConsumerGroupHeartbeatRequest(Message, key=68, versions="0-1", flexible="0
 
 
 class ConsumerGroupHeartbeatResponse(Message, key=68, versions="0-1", flexible="0+"):
-    """The answer to ConsumerGroupHeartbeat."""
+    """The epoch of the member, and its assignment if that changed."""
 
     class TopicPartitions(Struct):
         topic_id: uuid = ZERO_UUID
@@ -45,7 +47,7 @@ class ConsumerGroupHeartbeatResponse(Message, key=68, versions="0-1", flexible="
 
 
 class ConsumerGroupDescribeRequest(Message, key=69, versions="0-1", flexible="0+"):
-    """ConsumerGroupDescribe, API 69."""
+    """State, members and assignments of consumer groups."""
 
     group_ids: list[str] = []
     include_authorized_operations: bool = False

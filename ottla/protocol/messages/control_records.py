@@ -7,19 +7,19 @@ from ottla.protocol.wire import ZERO_UUID, int16, int32, int64, uint16, uuid
 
 
 class ControlRecordTypeSchema(Message, versions="0"):
-    """Control Record Type Schema."""
+    """The key of a control record; the version is 0."""
 
     type: int16 = 0
 
 
 class EndTxnMarker(Message, versions="0"):
-    """End Txn Marker."""
+    """The value of a transaction marker; commit or abort is the type in the key."""
 
     coordinator_epoch: int32 = 0
 
 
 class LeaderChangeMessage(Message, versions="0-1", flexible="0+"):
-    """Leader Change Message."""
+    """The first record of a leader in the metadata log. 1 adds directory ids."""
 
     class Voter(Struct):
         voter_id: int32 = 0
@@ -32,27 +32,27 @@ class LeaderChangeMessage(Message, versions="0-1", flexible="0+"):
 
 
 class SnapshotHeaderRecord(Message, versions="0", flexible="0+"):
-    """Snapshot Header Record."""
+    """The first record of a snapshot."""
 
     version: int16 = 0
     last_contained_log_timestamp: int64 = 0
 
 
 class SnapshotFooterRecord(Message, versions="0", flexible="0+"):
-    """Snapshot Footer Record."""
+    """The last record of a snapshot; without it the snapshot is not whole."""
 
     version: int16 = 0
 
 
 class KRaftVersionRecord(Message, versions="0", flexible="0+"):
-    """KRaft Version Record."""
+    """The version of the quorum protocol from here on; 1 has voters in the log."""
 
     version: int16 = 0
     kraft_version: int16 = 0
 
 
 class VotersRecord(Message, versions="0", flexible="0+"):
-    """Voters Record."""
+    """The voters from here on."""
 
     class Endpoint(Struct):
         name: str = ""

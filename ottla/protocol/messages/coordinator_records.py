@@ -10,7 +10,7 @@ from ottla.protocol.wire import ZERO_UUID, int8, int16, int32, int64, uint16, uu
 
 
 class LegacyOffsetCommitKey(Message, key=0, versions="0"):
-    """Legacy Offset Commit Key."""
+    """A committed offset, as written before OffsetCommitKey."""
 
     group: str = ""
     topic: str = ""
@@ -18,7 +18,7 @@ class LegacyOffsetCommitKey(Message, key=0, versions="0"):
 
 
 class LegacyOffsetCommitValue(Message, key=0, versions="0"):
-    """Legacy Offset Commit Value."""
+    """A committed offset, as written before OffsetCommitValue."""
 
     offset: int64 = 0
     metadata: str = ""
@@ -26,7 +26,7 @@ class LegacyOffsetCommitValue(Message, key=0, versions="0"):
 
 
 class OffsetCommitKey(Message, key=1, versions="0"):
-    """Offset Commit Key."""
+    """A committed offset: group, topic, partition."""
 
     group: str = ""
     topic: str = ""
@@ -34,7 +34,7 @@ class OffsetCommitKey(Message, key=1, versions="0"):
 
 
 class OffsetCommitValue(Message, key=1, versions="0-4", flexible="4+"):
-    """Offset Commit Value."""
+    """1 alone has an expiry, 3 adds the leader epoch, 4 the topic id as a tag."""
 
     offset: int64 = 0
     leader_epoch: int32 = field(-1, versions="3+", ignorable=True)
@@ -45,13 +45,13 @@ class OffsetCommitValue(Message, key=1, versions="0-4", flexible="4+"):
 
 
 class GroupMetadataKey(Message, key=2, versions="0"):
-    """Group Metadata Key."""
+    """A classic group."""
 
     group: str = ""
 
 
 class GroupMetadataValue(Message, key=2, versions="0-4", flexible="4+"):
-    """Group Metadata Value."""
+    """A classic group with its members. 3 adds static members, 4 is flexible."""
 
     class MemberMetadata(Struct):
         member_id: str = ""
@@ -72,26 +72,26 @@ class GroupMetadataValue(Message, key=2, versions="0-4", flexible="4+"):
 
 
 class ConsumerGroupMetadataKey(Message, key=3, versions="0"):
-    """Consumer Group Metadata Key."""
+    """A consumer group."""
 
     group_id: str = ""
 
 
 class ConsumerGroupMetadataValue(Message, key=3, versions="0", flexible="0+"):
-    """Consumer Group Metadata Value."""
+    """The epoch of the group."""
 
     epoch: int32 = 0
     metadata_hash: int64 = field(0, tag=0)
 
 
 class ConsumerGroupPartitionMetadataKey(Message, key=4, versions="0"):
-    """Consumer Group Partition Metadata Key."""
+    """The partitions that a consumer group saw."""
 
     group_id: str = ""
 
 
 class ConsumerGroupPartitionMetadataValue(Message, key=4, versions="0", flexible="0+"):
-    """Consumer Group Partition Metadata Value."""
+    """Topics and their counts of partitions."""
 
     class PartitionMetadata(Struct):
         partition: int32 = 0
@@ -107,14 +107,14 @@ class ConsumerGroupPartitionMetadataValue(Message, key=4, versions="0", flexible
 
 
 class ConsumerGroupMemberMetadataKey(Message, key=5, versions="0"):
-    """Consumer Group Member Metadata Key."""
+    """A member of a consumer group."""
 
     group_id: str = ""
     member_id: str = ""
 
 
 class ConsumerGroupMemberMetadataValue(Message, key=5, versions="0", flexible="0+"):
-    """Consumer Group Member Metadata Value."""
+    """What the member told of itself."""
 
     class ClassicProtocol(Struct):
         name: str = ""
@@ -136,27 +136,27 @@ class ConsumerGroupMemberMetadataValue(Message, key=5, versions="0", flexible="0
 
 
 class ConsumerGroupTargetAssignmentMetadataKey(Message, key=6, versions="0"):
-    """Consumer Group Target Assignment Metadata Key."""
+    """The target assignment of a consumer group."""
 
     group_id: str = ""
 
 
 class ConsumerGroupTargetAssignmentMetadataValue(Message, key=6, versions="0", flexible="0+"):
-    """Consumer Group Target Assignment Metadata Value."""
+    """The epoch of the assignment."""
 
     assignment_epoch: int32 = 0
     assignment_timestamp: int64 = field(0, tag=0)
 
 
 class ConsumerGroupTargetAssignmentMemberKey(Message, key=7, versions="0"):
-    """Consumer Group Target Assignment Member Key."""
+    """A member in the target assignment of a consumer group."""
 
     group_id: str = ""
     member_id: str = ""
 
 
 class ConsumerGroupTargetAssignmentMemberValue(Message, key=7, versions="0", flexible="0+"):
-    """Consumer Group Target Assignment Member Value."""
+    """What the member is to have."""
 
     class TopicPartition(Struct):
         topic_id: uuid = ZERO_UUID
@@ -166,14 +166,14 @@ class ConsumerGroupTargetAssignmentMemberValue(Message, key=7, versions="0", fle
 
 
 class ConsumerGroupCurrentMemberAssignmentKey(Message, key=8, versions="0"):
-    """Consumer Group Current Member Assignment Key."""
+    """A member in the current assignment of a consumer group."""
 
     group_id: str = ""
     member_id: str = ""
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(Message, key=8, versions="0", flexible="0+"):
-    """Consumer Group Current Member Assignment Value."""
+    """What the member has, and its epoch."""
 
     class TopicPartitions(Struct):
         topic_id: uuid = ZERO_UUID
@@ -188,14 +188,14 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message, key=8, versions="0", fl
 
 
 class ShareGroupMemberMetadataKey(Message, key=10, versions="0"):
-    """Share Group Member Metadata Key."""
+    """A member of a share group."""
 
     group_id: str = ""
     member_id: str = ""
 
 
 class ShareGroupMemberMetadataValue(Message, key=10, versions="0", flexible="0+"):
-    """Share Group Member Metadata Value."""
+    """What the member told of itself."""
 
     rack_id: str | None = ""
     client_id: str = ""
@@ -204,40 +204,40 @@ class ShareGroupMemberMetadataValue(Message, key=10, versions="0", flexible="0+"
 
 
 class ShareGroupMetadataKey(Message, key=11, versions="0"):
-    """Share Group Metadata Key."""
+    """A share group."""
 
     group_id: str = ""
 
 
 class ShareGroupMetadataValue(Message, key=11, versions="0", flexible="0+"):
-    """Share Group Metadata Value."""
+    """The epoch of the group."""
 
     epoch: int32 = 0
     metadata_hash: int64 = 0
 
 
 class ShareGroupTargetAssignmentMetadataKey(Message, key=12, versions="0"):
-    """Share Group Target Assignment Metadata Key."""
+    """The target assignment of a share group."""
 
     group_id: str = ""
 
 
 class ShareGroupTargetAssignmentMetadataValue(Message, key=12, versions="0", flexible="0+"):
-    """Share Group Target Assignment Metadata Value."""
+    """The epoch of the assignment."""
 
     assignment_epoch: int32 = 0
     assignment_timestamp: int64 = field(0, tag=0)
 
 
 class ShareGroupTargetAssignmentMemberKey(Message, key=13, versions="0"):
-    """Share Group Target Assignment Member Key."""
+    """A member in the target assignment of a share group."""
 
     group_id: str = ""
     member_id: str = ""
 
 
 class ShareGroupTargetAssignmentMemberValue(Message, key=13, versions="0", flexible="0+"):
-    """Share Group Target Assignment Member Value."""
+    """What the member is to have."""
 
     class TopicPartition(Struct):
         topic_id: uuid = ZERO_UUID
@@ -247,14 +247,14 @@ class ShareGroupTargetAssignmentMemberValue(Message, key=13, versions="0", flexi
 
 
 class ShareGroupCurrentMemberAssignmentKey(Message, key=14, versions="0"):
-    """Share Group Current Member Assignment Key."""
+    """A member in the current assignment of a share group."""
 
     group_id: str = ""
     member_id: str = ""
 
 
 class ShareGroupCurrentMemberAssignmentValue(Message, key=14, versions="0", flexible="0+"):
-    """Share Group Current Member Assignment Value."""
+    """What the member has, and its epoch."""
 
     class TopicPartitions(Struct):
         topic_id: uuid = ZERO_UUID
@@ -267,13 +267,13 @@ class ShareGroupCurrentMemberAssignmentValue(Message, key=14, versions="0", flex
 
 
 class ShareGroupStatePartitionMetadataKey(Message, key=15, versions="0"):
-    """Share Group State Partition Metadata Key."""
+    """The partitions of a share group."""
 
     group_id: str = ""
 
 
 class ShareGroupStatePartitionMetadataValue(Message, key=15, versions="0", flexible="0+"):
-    """Share Group State Partition Metadata Value."""
+    """Which are being set up, are there, or are being deleted."""
 
     class TopicPartitionsInfo(Struct):
         topic_id: uuid = ZERO_UUID
@@ -290,14 +290,14 @@ class ShareGroupStatePartitionMetadataValue(Message, key=15, versions="0", flexi
 
 
 class ConsumerGroupRegularExpressionKey(Message, key=16, versions="0"):
-    """Consumer Group Regular Expression Key."""
+    """A regular expression of a consumer group."""
 
     group_id: str = ""
     regular_expression: str = ""
 
 
 class ConsumerGroupRegularExpressionValue(Message, key=16, versions="0", flexible="0+"):
-    """Consumer Group Regular Expression Value."""
+    """The topics it stands for."""
 
     topics: list[str] = []
     version: int64 = 0
@@ -305,13 +305,13 @@ class ConsumerGroupRegularExpressionValue(Message, key=16, versions="0", flexibl
 
 
 class StreamsGroupMetadataKey(Message, key=17, versions="0"):
-    """Streams Group Metadata Key."""
+    """A Streams group."""
 
     group_id: str = ""
 
 
 class StreamsGroupMetadataValue(Message, key=17, versions="0", flexible="0+"):
-    """Streams Group Metadata Value."""
+    """The epoch of the group."""
 
     class LastAssignmentConfig(Struct):
         key: str = ""
@@ -324,14 +324,14 @@ class StreamsGroupMetadataValue(Message, key=17, versions="0", flexible="0+"):
 
 
 class StreamsGroupMemberMetadataKey(Message, key=19, versions="0"):
-    """Streams Group Member Metadata Key."""
+    """A member of a Streams group."""
 
     group_id: str = ""
     member_id: str = ""
 
 
 class StreamsGroupMemberMetadataValue(Message, key=19, versions="0", flexible="0+"):
-    """Streams Group Member Metadata Value."""
+    """What the member told of itself."""
 
     class Endpoint(Struct):
         host: str = ""
@@ -353,27 +353,27 @@ class StreamsGroupMemberMetadataValue(Message, key=19, versions="0", flexible="0
 
 
 class StreamsGroupTargetAssignmentMetadataKey(Message, key=20, versions="0"):
-    """Streams Group Target Assignment Metadata Key."""
+    """The target assignment of a Streams group."""
 
     group_id: str = ""
 
 
 class StreamsGroupTargetAssignmentMetadataValue(Message, key=20, versions="0", flexible="0+"):
-    """Streams Group Target Assignment Metadata Value."""
+    """The epoch of the assignment."""
 
     assignment_epoch: int32 = 0
     assignment_timestamp: int64 = field(0, tag=0)
 
 
 class StreamsGroupTargetAssignmentMemberKey(Message, key=21, versions="0"):
-    """Streams Group Target Assignment Member Key."""
+    """A member in the target assignment of a Streams group."""
 
     group_id: str = ""
     member_id: str = ""
 
 
 class StreamsGroupTargetAssignmentMemberValue(Message, key=21, versions="0", flexible="0+"):
-    """Streams Group Target Assignment Member Value."""
+    """What the member is to have."""
 
     class TaskIds(Struct):
         subtopology_id: str = ""
@@ -385,14 +385,14 @@ class StreamsGroupTargetAssignmentMemberValue(Message, key=21, versions="0", fle
 
 
 class StreamsGroupCurrentMemberAssignmentKey(Message, key=22, versions="0"):
-    """Streams Group Current Member Assignment Key."""
+    """A member in the current assignment of a Streams group."""
 
     group_id: str = ""
     member_id: str = ""
 
 
 class StreamsGroupCurrentMemberAssignmentValue(Message, key=22, versions="0", flexible="0+"):
-    """Streams Group Current Member Assignment Value."""
+    """What the member has, and its epoch."""
 
     class TaskIds(Struct):
         subtopology_id: str = ""
@@ -411,13 +411,13 @@ class StreamsGroupCurrentMemberAssignmentValue(Message, key=22, versions="0", fl
 
 
 class StreamsGroupTopologyKey(Message, key=23, versions="0"):
-    """Streams Group Topology Key."""
+    """The topology of a Streams group."""
 
     group_id: str = ""
 
 
 class StreamsGroupTopologyValue(Message, key=23, versions="0", flexible="0+"):
-    """Streams Group Topology Value."""
+    """The subtopologies with their topics."""
 
     class TopicConfig(Struct):
         key: str = ""
@@ -448,13 +448,13 @@ class StreamsGroupTopologyValue(Message, key=23, versions="0", flexible="0+"):
 
 
 class TransactionLogKey(Message, key=0, versions="0"):
-    """Transaction Log Key."""
+    """A transactional id."""
 
     transactional_id: str = ""
 
 
 class TransactionLogValue(Message, key=0, versions="0-1", flexible="1+"):
-    """Transaction Log Value."""
+    """The state of a transaction. 1 is flexible and adds the ids that KIP-890 needs."""
 
     class PartitionsSchema(Struct):
         topic: str = ""
@@ -474,7 +474,7 @@ class TransactionLogValue(Message, key=0, versions="0-1", flexible="1+"):
 
 
 class ShareSnapshotKey(Message, key=0, versions="0"):
-    """Share Snapshot Key."""
+    """The state of a share partition."""
 
     group_id: str = ""
     topic_id: uuid = ZERO_UUID
@@ -482,7 +482,7 @@ class ShareSnapshotKey(Message, key=0, versions="0"):
 
 
 class ShareSnapshotValue(Message, key=0, versions="0", flexible="0+"):
-    """Share Snapshot Value."""
+    """The whole state of a share partition."""
 
     class StateBatch(Struct):
         first_offset: int64 = 0
@@ -501,7 +501,7 @@ class ShareSnapshotValue(Message, key=0, versions="0", flexible="0+"):
 
 
 class ShareUpdateKey(Message, key=1, versions="0"):
-    """Share Update Key."""
+    """A change to the state of a share partition since its snapshot."""
 
     group_id: str = ""
     topic_id: uuid = ZERO_UUID
@@ -509,7 +509,7 @@ class ShareUpdateKey(Message, key=1, versions="0"):
 
 
 class ShareUpdateValue(Message, key=1, versions="0", flexible="0+"):
-    """Share Update Value."""
+    """What changed since the snapshot of the same epoch."""
 
     class StateBatch(Struct):
         first_offset: int64 = 0

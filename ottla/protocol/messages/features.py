@@ -7,7 +7,9 @@ from ottla.protocol.wire import int8, int16, int32
 
 
 class UpdateFeaturesRequest(Message, key=57, versions="0-2", flexible="0+"):
-    """UpdateFeatures, API 57."""
+    """Raise or lower finalized feature levels. 1 adds a dry run, 2 has no results
+    for single features.
+    """
 
     class FeatureUpdateKey(Struct):
         feature: str = ""

@@ -7,7 +7,10 @@ from ottla.protocol.wire import ZERO_UUID, Records, int8, int16, int32, int64, u
 
 
 class FetchRequest(Message, key=1, versions="4-18", flexible="12+"):
-    """Fetch, API 1."""
+    """Records from an offset on, by a consumer or a follower. 7 adds sessions, 9 the leader epoch
+    that the client knows, 12 divergence by epoch, 13 topic ids for names; from 15 on a follower
+    stands in the tag replica_state.
+    """
 
     class ReplicaState(Struct):
         replica_id: int32 = -1
@@ -48,7 +51,10 @@ class FetchRequest(Message, key=1, versions="4-18", flexible="12+"):
 
 
 class FetchResponse(Message, key=1, versions="4-18", flexible="12+"):
-    """The answer to Fetch."""
+    """The batches of each partition as they stand in the log. 4 adds the last stable offset and
+    aborted transactions, 11 the preferred replica, 12 the tags for divergence, leader and snapshot,
+    16 the endpoints of new leaders.
+    """
 
     class EpochEndOffset(Struct):
         epoch: int32 = -1

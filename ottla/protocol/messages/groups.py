@@ -7,7 +7,9 @@ from ottla.protocol.wire import ZERO_UUID, int8, int16, int32, int64, uuid
 
 
 class FindCoordinatorRequest(Message, key=10, versions="0-6", flexible="3+"):
-    """FindCoordinator, API 10."""
+    """Which broker coordinates a group (0), a transactional id (1) or, from 6 on, a share partition
+    (2). 4 asks for several keys at once.
+    """
 
     key: str = field("", versions="0-3")
     key_type: int8 = field(0, versions="1+")
@@ -35,7 +37,9 @@ class FindCoordinatorResponse(Message, key=10, versions="0-6", flexible="3+"):
 
 
 class JoinGroupRequest(Message, key=11, versions="0-9", flexible="6+"):
-    """JoinGroup, API 11."""
+    """Join a classic group, or join it again. From 4 on a new member is first given an id and sent
+    back; 5 adds static members; 9 is as 8, its answer may tell the leader not to assign.
+    """
 
     class JoinGroupRequestProtocol(Struct):
         name: str = ""
@@ -52,7 +56,7 @@ class JoinGroupRequest(Message, key=11, versions="0-9", flexible="6+"):
 
 
 class JoinGroupResponse(Message, key=11, versions="0-9", flexible="6+"):
-    """The answer to JoinGroup."""
+    """The generation, and for the leader the members with their metadata."""
 
     class JoinGroupResponseMember(Struct):
         member_id: str = ""
@@ -71,7 +75,7 @@ class JoinGroupResponse(Message, key=11, versions="0-9", flexible="6+"):
 
 
 class SyncGroupRequest(Message, key=14, versions="0-5", flexible="4+"):
-    """SyncGroup, API 14."""
+    """Wait for the assignment; the leader brings it for all. 5 repeats the protocol for a check."""
 
     class SyncGroupRequestAssignment(Struct):
         member_id: str = ""
@@ -97,7 +101,7 @@ class SyncGroupResponse(Message, key=14, versions="0-5", flexible="4+"):
 
 
 class HeartbeatRequest(Message, key=12, versions="0-4", flexible="4+"):
-    """Heartbeat, API 12."""
+    """A member of a classic group is alive. 3 adds static members."""
 
     group_id: str = ""
     generation_id: int32 = 0
@@ -113,7 +117,7 @@ class HeartbeatResponse(Message, key=12, versions="0-4", flexible="4+"):
 
 
 class LeaveGroupRequest(Message, key=13, versions="0-5", flexible="4+"):
-    """LeaveGroup, API 13."""
+    """Leave a classic group. From 3 on several members may be taken out at once."""
 
     class MemberIdentity(Struct):
         member_id: str = ""
@@ -139,7 +143,9 @@ class LeaveGroupResponse(Message, key=13, versions="0-5", flexible="4+"):
 
 
 class OffsetCommitRequest(Message, key=8, versions="2-10", flexible="8+"):
-    """OffsetCommit, API 8."""
+    """Commit offsets of a group. 6 adds the leader epoch, 9 members of consumer groups, 10 topic
+    ids for names.
+    """
 
     class OffsetCommitRequestPartition(Struct):
         partition_index: int32 = 0
@@ -177,7 +183,9 @@ class OffsetCommitResponse(Message, key=8, versions="2-10", flexible="8+"):
 
 
 class OffsetFetchRequest(Message, key=9, versions="1-10", flexible="6+"):
-    """OffsetFetch, API 9."""
+    """The committed offsets of a group; from 2 on null topics are all. 7 waits for pending
+    transactions if asked, 8 asks for several groups, 10 has topic ids for names.
+    """
 
     class OffsetFetchRequestTopic(Struct):
         name: str = ""
@@ -238,7 +246,7 @@ class OffsetFetchResponse(Message, key=9, versions="1-10", flexible="6+"):
 
 
 class OffsetDeleteRequest(Message, key=47, versions="0"):
-    """OffsetDelete, API 47."""
+    """Forget the committed offsets of partitions that no member is subscribed to."""
 
     class OffsetDeleteRequestPartition(Struct):
         partition_index: int32 = 0
@@ -268,7 +276,7 @@ class OffsetDeleteResponse(Message, key=47, versions="0"):
 
 
 class DescribeGroupsRequest(Message, key=15, versions="0-6", flexible="5+"):
-    """DescribeGroups, API 15."""
+    """State and members of classic groups. 6 answers an unknown group by an error."""
 
     groups: list[str] = []
     include_authorized_operations: bool = field(False, versions="3+")
@@ -300,7 +308,7 @@ class DescribeGroupsResponse(Message, key=15, versions="0-6", flexible="5+"):
 
 
 class ListGroupsRequest(Message, key=16, versions="0-5", flexible="3+"):
-    """ListGroups, API 16."""
+    """All groups of this coordinator. 4 filters by state, 5 by type."""
 
     states_filter: list[str] = field([], versions="4+")
     types_filter: list[str] = field([], versions="5+")
@@ -321,7 +329,7 @@ class ListGroupsResponse(Message, key=16, versions="0-5", flexible="3+"):
 
 
 class DeleteGroupsRequest(Message, key=42, versions="0-2", flexible="2+"):
-    """DeleteGroups, API 42."""
+    """Delete empty groups with their offsets."""
 
     groups_names: list[str] = []
 
@@ -338,7 +346,9 @@ class DeleteGroupsResponse(Message, key=42, versions="0-2", flexible="2+"):
 
 
 class ConsumerProtocolSubscription(Message, versions="0-3"):
-    """Consumer Protocol Subscription."""
+    """What a consumer sends as metadata in JoinGroup; the version stands before it as an int16. 1
+    adds the partitions owned, 2 the generation they are of, 3 the rack.
+    """
 
     class TopicPartition(Struct):
         topic: str = ""
@@ -352,7 +362,9 @@ class ConsumerProtocolSubscription(Message, versions="0-3"):
 
 
 class ConsumerProtocolAssignment(Message, versions="0-3"):
-    """Consumer Protocol Assignment."""
+    """What the leader of a classic group gives a consumer; the version stands
+    before it as an int16.
+    """
 
     class TopicPartition(Struct):
         topic: str = ""

@@ -7,7 +7,7 @@ from ottla.protocol.wire import int16, int32, int64
 
 
 class DescribeLogDirsRequest(Message, key=35, versions="1-5", flexible="2+"):
-    """DescribeLogDirs, API 35."""
+    """The log directories of the broker and the replicas in them; null topics are all."""
 
     class DescribableLogDirTopic(Struct):
         topic: str = ""
@@ -17,7 +17,9 @@ class DescribeLogDirsRequest(Message, key=35, versions="1-5", flexible="2+"):
 
 
 class DescribeLogDirsResponse(Message, key=35, versions="1-5", flexible="2+"):
-    """The answer to DescribeLogDirs."""
+    """3 adds an error code for the whole answer, 4 the total and usable bytes, 5 whether a
+    directory is cordoned.
+    """
 
     class DescribeLogDirsPartition(Struct):
         partition_index: int32 = 0
@@ -43,7 +45,7 @@ class DescribeLogDirsResponse(Message, key=35, versions="1-5", flexible="2+"):
 
 
 class AlterReplicaLogDirsRequest(Message, key=34, versions="1-2", flexible="2+"):
-    """AlterReplicaLogDirs, API 34."""
+    """Move replicas to other log directories of the same broker."""
 
     class AlterReplicaLogDirTopic(Struct):
         name: str = ""

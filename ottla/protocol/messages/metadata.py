@@ -7,7 +7,9 @@ from ottla.protocol.wire import ZERO_UUID, int8, int16, int32, uuid
 
 
 class MetadataRequest(Message, key=3, versions="0-13", flexible="9+"):
-    """Metadata, API 3."""
+    """Which topics are where. Null topics are all of them; in version 0 an empty list is. 4 adds
+    the choice to create topics by asking, 10 carries topic ids, and 12 allows to ask by them.
+    """
 
     class MetadataRequestTopic(Struct):
         topic_id: uuid = field(ZERO_UUID, versions="10+", ignorable=True)
@@ -20,7 +22,9 @@ class MetadataRequest(Message, key=3, versions="0-13", flexible="9+"):
 
 
 class MetadataResponse(Message, key=3, versions="0-13", flexible="9+"):
-    """The answer to Metadata."""
+    """Brokers with their advertised addresses, and the partitions of the topics asked for. 7 adds
+    leader epochs, 10 topic ids, 13 an error code for the whole answer.
+    """
 
     class MetadataResponseBroker(Struct):
         node_id: int32 = 0
@@ -55,7 +59,9 @@ class MetadataResponse(Message, key=3, versions="0-13", flexible="9+"):
 
 
 class DescribeClusterRequest(Message, key=60, versions="0-2", flexible="0+"):
-    """DescribeCluster, API 60."""
+    """The nodes and the id of the cluster. 1 chooses between brokers and controllers, 2 can include
+    fenced brokers.
+    """
 
     include_cluster_authorized_operations: bool = False
     endpoint_type: int8 = field(1, versions="1+")
@@ -83,7 +89,9 @@ class DescribeClusterResponse(Message, key=60, versions="0-2", flexible="0+"):
 
 
 class DescribeTopicPartitionsRequest(Message, key=75, versions="0", flexible="0+"):
-    """DescribeTopicPartitions, API 75."""
+    """The partitions of topics, page by page; an empty list of topics means all of
+    them (KIP-966).
+    """
 
     class TopicRequest(Struct):
         name: str = ""
@@ -98,7 +106,9 @@ class DescribeTopicPartitionsRequest(Message, key=75, versions="0", flexible="0+
 
 
 class DescribeTopicPartitionsResponse(Message, key=75, versions="0", flexible="0+"):
-    """The answer to DescribeTopicPartitions."""
+    """A page with the eligible leader replicas, and the cursor where the next one begins, if there
+    is more.
+    """
 
     class DescribeTopicPartitionsResponsePartition(Struct):
         error_code: int16 = 0

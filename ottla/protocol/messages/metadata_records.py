@@ -10,7 +10,9 @@ from ottla.protocol.wire import ZERO_UUID, float64, int8, int16, int32, int64, u
 
 
 class RegisterBrokerRecord(Message, key=0, versions="0-4", flexible="0+"):
-    """Register Broker Record."""
+    """A broker started. 1 adds controlled shutdown, 2 the flag of migrating brokers, 3 log
+    directories, 4 cordoned ones.
+    """
 
     class BrokerEndpoint(Struct):
         name: str = ""
@@ -37,21 +39,23 @@ class RegisterBrokerRecord(Message, key=0, versions="0-4", flexible="0+"):
 
 
 class UnregisterBrokerRecord(Message, key=1, versions="0", flexible="0+"):
-    """Unregister Broker Record."""
+    """A broker is gone for good."""
 
     broker_id: int32 = 0
     broker_epoch: int64 = 0
 
 
 class TopicRecord(Message, key=2, versions="0", flexible="0+"):
-    """Topic Record."""
+    """A topic with its id; its partitions follow."""
 
     name: str = ""
     topic_id: uuid = ZERO_UUID
 
 
 class PartitionRecord(Message, key=3, versions="0-2", flexible="0+"):
-    """Partition Record."""
+    """A partition in full. 1 adds the directories of its replicas, 2 the eligible
+    leader replicas.
+    """
 
     partition_id: int32 = -1
     topic_id: uuid = ZERO_UUID
@@ -69,7 +73,7 @@ class PartitionRecord(Message, key=3, versions="0-2", flexible="0+"):
 
 
 class ConfigRecord(Message, key=4, versions="0", flexible="0+"):
-    """Config Record."""
+    """A setting of a resource; a null value removes it."""
 
     resource_type: int8 = 0
     resource_name: str = ""
@@ -78,7 +82,9 @@ class ConfigRecord(Message, key=4, versions="0", flexible="0+"):
 
 
 class PartitionChangeRecord(Message, key=5, versions="0-2", flexible="0+"):
-    """Partition Change Record."""
+    """What changed of a partition; what is absent stays. A leader of -2 stays too. 1 adds
+    directories, 2 the eligible leader replicas.
+    """
 
     partition_id: int32 = -1
     topic_id: uuid = ZERO_UUID
@@ -94,27 +100,29 @@ class PartitionChangeRecord(Message, key=5, versions="0-2", flexible="0+"):
 
 
 class FenceBrokerRecord(Message, key=7, versions="0", flexible="0+"):
-    """Fence Broker Record."""
+    """A broker is fenced. Read in old logs; BrokerRegistrationChangeRecord stands for it now."""
 
     id: int32 = 0
     epoch: int64 = 0
 
 
 class UnfenceBrokerRecord(Message, key=8, versions="0", flexible="0+"):
-    """Unfence Broker Record."""
+    """A broker is no longer fenced. Read in old logs; BrokerRegistrationChangeRecord stands for it
+    now.
+    """
 
     id: int32 = 0
     epoch: int64 = 0
 
 
 class RemoveTopicRecord(Message, key=9, versions="0", flexible="0+"):
-    """Remove Topic Record."""
+    """A topic is gone, and its partitions with it."""
 
     topic_id: uuid = ZERO_UUID
 
 
 class DelegationTokenRecord(Message, key=10, versions="0", flexible="0+"):
-    """Delegation Token Record."""
+    """A delegation token."""
 
     owner: str = ""
     requester: str = ""
@@ -126,7 +134,7 @@ class DelegationTokenRecord(Message, key=10, versions="0", flexible="0+"):
 
 
 class UserScramCredentialRecord(Message, key=11, versions="0", flexible="0+"):
-    """User Scram Credential Record."""
+    """A SCRAM credential of a user."""
 
     name: str = ""
     mechanism: int8 = 0
@@ -137,14 +145,14 @@ class UserScramCredentialRecord(Message, key=11, versions="0", flexible="0+"):
 
 
 class FeatureLevelRecord(Message, key=12, versions="0", flexible="0+"):
-    """Feature Level Record."""
+    """A feature is finalized at a level; 0 removes it."""
 
     name: str = ""
     feature_level: int16 = 0
 
 
 class ClientQuotaRecord(Message, key=14, versions="0", flexible="0+"):
-    """Client Quota Record."""
+    """A quota of an entity, set or removed."""
 
     class EntityData(Struct):
         entity_type: str = ""
@@ -157,7 +165,7 @@ class ClientQuotaRecord(Message, key=14, versions="0", flexible="0+"):
 
 
 class ProducerIdsRecord(Message, key=15, versions="0", flexible="0+"):
-    """Producer Ids Record."""
+    """All producer ids below the next one are handed out."""
 
     broker_id: int32 = 0
     broker_epoch: int64 = -1
@@ -165,7 +173,9 @@ class ProducerIdsRecord(Message, key=15, versions="0", flexible="0+"):
 
 
 class BrokerRegistrationChangeRecord(Message, key=17, versions="0-3", flexible="0+"):
-    """Broker Registration Change Record."""
+    """What changed of a broker; 1 is yes and -1 is no longer for `fenced`. 1 adds controlled
+    shutdown, 2 log directories, 3 cordoned ones.
+    """
 
     broker_id: int32 = 0
     broker_epoch: int64 = 0
@@ -176,7 +186,7 @@ class BrokerRegistrationChangeRecord(Message, key=17, versions="0-3", flexible="
 
 
 class AccessControlEntryRecord(Message, key=18, versions="0", flexible="0+"):
-    """Access Control Entry Record."""
+    """An access control entry."""
 
     id: uuid = ZERO_UUID
     resource_type: int8 = 0
@@ -189,52 +199,52 @@ class AccessControlEntryRecord(Message, key=18, versions="0", flexible="0+"):
 
 
 class RemoveAccessControlEntryRecord(Message, key=19, versions="0", flexible="0+"):
-    """Remove Access Control Entry Record."""
+    """An access control entry is gone."""
 
     id: uuid = ZERO_UUID
 
 
 class NoOpRecord(Message, key=20, versions="0", flexible="0+"):
-    """No Op Record."""
+    """Nothing; it moves the end of the log."""
 
 
 class ZkMigrationStateRecord(Message, key=21, versions="0", flexible="0+"):
-    """Zk Migration State Record."""
+    """How far the migration from ZooKeeper is; read in old logs."""
 
     zk_migration_state: int8 = 0
 
 
 class RemoveUserScramCredentialRecord(Message, key=22, versions="0", flexible="0+"):
-    """Remove User Scram Credential Record."""
+    """A SCRAM credential is gone."""
 
     name: str = ""
     mechanism: int8 = 0
 
 
 class BeginTransactionRecord(Message, key=23, versions="0", flexible="0+"):
-    """Begin Transaction Record."""
+    """What follows counts only when the transaction ends."""
 
     name: str | None = field(None, tag=0)
 
 
 class EndTransactionRecord(Message, key=24, versions="0", flexible="0+"):
-    """End Transaction Record."""
+    """What came since the beginning of the transaction counts."""
 
 
 class AbortTransactionRecord(Message, key=25, versions="0", flexible="0+"):
-    """Abort Transaction Record."""
+    """What came since the beginning of the transaction is dropped."""
 
     reason: str | None = field(None, tag=0)
 
 
 class RemoveDelegationTokenRecord(Message, key=26, versions="0", flexible="0+"):
-    """Remove Delegation Token Record."""
+    """A delegation token is gone."""
 
     token_id: str = ""
 
 
 class RegisterControllerRecord(Message, key=27, versions="0", flexible="0+"):
-    """Register Controller Record."""
+    """A controller started."""
 
     class ControllerEndpoint(Struct):
         name: str = ""
@@ -255,6 +265,6 @@ class RegisterControllerRecord(Message, key=27, versions="0", flexible="0+"):
 
 
 class ClearElrRecord(Message, key=28, versions="0", flexible="0+"):
-    """Clear Elr Record."""
+    """The eligible leader replicas of a topic, or of all, are forgotten."""
 
     topic_name: str = ""

@@ -7,7 +7,10 @@ from ottla.protocol.wire import int8, int16, int32, int64
 
 
 class ListOffsetsRequest(Message, key=2, versions="1-11", flexible="6+"):
-    """ListOffsets, API 2."""
+    """The offset at a time, or at a special point: -1 the end, -2 the beginning, -3 the greatest
+    timestamp (7), -4 the local beginning (8), -5 the last tiered (9), -6 the earliest not yet
+    tiered (11). 2 adds the isolation level, 10 the timeout.
+    """
 
     class ListOffsetsPartition(Struct):
         partition_index: int32 = 0
@@ -25,7 +28,7 @@ class ListOffsetsRequest(Message, key=2, versions="1-11", flexible="6+"):
 
 
 class ListOffsetsResponse(Message, key=2, versions="1-11", flexible="6+"):
-    """The answer to ListOffsets."""
+    """The offset and timestamp found, -1 for none. 4 adds the leader epoch."""
 
     class ListOffsetsPartitionResponse(Struct):
         partition_index: int32 = 0
@@ -43,7 +46,9 @@ class ListOffsetsResponse(Message, key=2, versions="1-11", flexible="6+"):
 
 
 class OffsetForLeaderEpochRequest(Message, key=23, versions="2-4", flexible="4+"):
-    """OffsetForLeaderEpoch, API 23."""
+    """Where did this leader epoch end? Asked by followers and consumers who look for the point of
+    divergence (KIP-320).
+    """
 
     class OffsetForLeaderPartition(Struct):
         partition: int32 = 0
@@ -59,7 +64,7 @@ class OffsetForLeaderEpochRequest(Message, key=23, versions="2-4", flexible="4+"
 
 
 class OffsetForLeaderEpochResponse(Message, key=23, versions="2-4", flexible="4+"):
-    """The answer to OffsetForLeaderEpoch."""
+    """The largest epoch known up to the one asked for, and its end; -1 for both when unknown."""
 
     class EpochEndOffset(Struct):
         error_code: int16 = 0
@@ -76,7 +81,7 @@ class OffsetForLeaderEpochResponse(Message, key=23, versions="2-4", flexible="4+
 
 
 class DeleteRecordsRequest(Message, key=21, versions="0-2", flexible="2+"):
-    """DeleteRecords, API 21."""
+    """Move the beginning of partitions up to an offset; -1 is the high watermark."""
 
     class DeleteRecordsPartition(Struct):
         partition_index: int32 = 0
@@ -91,7 +96,7 @@ class DeleteRecordsRequest(Message, key=21, versions="0-2", flexible="2+"):
 
 
 class DeleteRecordsResponse(Message, key=21, versions="0-2", flexible="2+"):
-    """The answer to DeleteRecords."""
+    """The new beginning of each partition."""
 
     class DeleteRecordsPartitionResult(Struct):
         partition_index: int32 = 0

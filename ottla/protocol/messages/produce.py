@@ -7,7 +7,9 @@ from ottla.protocol.wire import ZERO_UUID, int16, int32, int64, uuid
 
 
 class ProduceRequest(Message, key=0, versions="3-13", flexible="9+"):
-    """Produce, API 0."""
+    """Records for partitions that this broker leads; with acks=0 there is no answer. 9 is flexible,
+    12 also enlists the partitions in the transaction (KIP-890), 13 has topic ids for names.
+    """
 
     class PartitionProduceData(Struct):
         index: int32 = 0
@@ -25,7 +27,9 @@ class ProduceRequest(Message, key=0, versions="3-13", flexible="9+"):
 
 
 class ProduceResponse(Message, key=0, versions="3-13", flexible="9+"):
-    """The answer to Produce."""
+    """One result for each partition sent. 8 adds the reasons of refused records, 10 names the new
+    leader (KIP-951).
+    """
 
     class BatchIndexAndErrorMessage(Struct):
         batch_index: int32 = 0

@@ -7,7 +7,10 @@ from ottla.protocol.wire import int16, int32, int64
 
 
 class InitProducerIdRequest(Message, key=22, versions="0-6", flexible="2+"):
-    """InitProducerId, API 22."""
+    """A producer id, for idempotence alone or for a transactional id, whose earlier producers it
+    fences. 3 lets a producer keep its id with a new epoch; 6, not yet stable, is for two-phase
+    commit.
+    """
 
     transactional_id: str | None = ""
     transaction_timeout_ms: int32 = 0
@@ -29,7 +32,7 @@ class InitProducerIdResponse(Message, key=22, versions="0-6", flexible="2+"):
 
 
 class AllocateProducerIdsRequest(Message, key=67, versions="0", flexible="0+"):
-    """AllocateProducerIds, API 67."""
+    """A block of producer ids, asked of the controller by a broker."""
 
     broker_id: int32 = 0
     broker_epoch: int64 = -1
@@ -45,7 +48,7 @@ class AllocateProducerIdsResponse(Message, key=67, versions="0", flexible="0+"):
 
 
 class DescribeProducersRequest(Message, key=61, versions="0", flexible="0+"):
-    """DescribeProducers, API 61."""
+    """The producers that partitions know, with their last sequence and open transaction."""
 
     class TopicRequest(Struct):
         name: str = ""

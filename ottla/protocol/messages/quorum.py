@@ -7,7 +7,9 @@ from ottla.protocol.wire import ZERO_UUID, Records, int16, int32, int64, uint16,
 
 
 class VoteRequest(Message, key=52, versions="0-2", flexible="0+"):
-    """Vote, API 52."""
+    """A candidate asks for a vote. 1 adds the directory ids of voters, 2 the question beforehand
+    whether an election could be won (PreVote).
+    """
 
     class PartitionData(Struct):
         partition_index: int32 = 0
@@ -53,7 +55,7 @@ class VoteResponse(Message, key=52, versions="0-2", flexible="0+"):
 
 
 class BeginQuorumEpochRequest(Message, key=53, versions="0-1", flexible="1+"):
-    """BeginQuorumEpoch, API 53."""
+    """The new leader makes itself known to the voters. 1 adds its endpoints."""
 
     class PartitionData(Struct):
         partition_index: int32 = 0
@@ -100,7 +102,7 @@ class BeginQuorumEpochResponse(Message, key=53, versions="0-1", flexible="1+"):
 
 
 class EndQuorumEpochRequest(Message, key=54, versions="0-1", flexible="1+"):
-    """EndQuorumEpoch, API 54."""
+    """The leader resigns and names who should follow. 1 adds directory ids and endpoints."""
 
     class ReplicaInfo(Struct):
         candidate_id: int32 = 0
@@ -153,7 +155,7 @@ class EndQuorumEpochResponse(Message, key=54, versions="0-1", flexible="1+"):
 
 
 class DescribeQuorumRequest(Message, key=55, versions="0-2", flexible="0+"):
-    """DescribeQuorum, API 55."""
+    """Leader, voters and observers of the metadata log, as the leader sees them."""
 
     class PartitionData(Struct):
         partition_index: int32 = 0
@@ -166,7 +168,9 @@ class DescribeQuorumRequest(Message, key=55, versions="0-2", flexible="0+"):
 
 
 class DescribeQuorumResponse(Message, key=55, versions="0-2", flexible="0+"):
-    """The answer to DescribeQuorum."""
+    """1 adds when each replica last fetched and was caught up, 2 directory ids, messages and the
+    endpoints of the nodes.
+    """
 
     class ReplicaState(Struct):
         replica_id: int32 = 0
@@ -205,7 +209,7 @@ class DescribeQuorumResponse(Message, key=55, versions="0-2", flexible="0+"):
 
 
 class FetchSnapshotRequest(Message, key=59, versions="0-1", flexible="0+"):
-    """FetchSnapshot, API 59."""
+    """A part of a snapshot, from a byte position on."""
 
     class SnapshotId(Struct):
         end_offset: int64 = 0
@@ -229,7 +233,7 @@ class FetchSnapshotRequest(Message, key=59, versions="0-1", flexible="0+"):
 
 
 class FetchSnapshotResponse(Message, key=59, versions="0-1", flexible="0+"):
-    """The answer to FetchSnapshot."""
+    """Bytes of the snapshot, at whatever record boundary they end."""
 
     class SnapshotId(Struct):
         end_offset: int64 = 0
@@ -264,7 +268,7 @@ class FetchSnapshotResponse(Message, key=59, versions="0-1", flexible="0+"):
 
 
 class AddRaftVoterRequest(Message, key=80, versions="0-1", flexible="0+"):
-    """AddRaftVoter, API 80."""
+    """Add a voter to the quorum. 1 may be answered before the change is committed."""
 
     class Listener(Struct):
         name: str = ""
@@ -288,7 +292,7 @@ class AddRaftVoterResponse(Message, key=80, versions="0-1", flexible="0+"):
 
 
 class RemoveRaftVoterRequest(Message, key=81, versions="0", flexible="0+"):
-    """RemoveRaftVoter, API 81."""
+    """Remove a voter from the quorum."""
 
     cluster_id: str | None = ""
     voter_id: int32 = 0
@@ -304,7 +308,7 @@ class RemoveRaftVoterResponse(Message, key=81, versions="0", flexible="0+"):
 
 
 class UpdateRaftVoterRequest(Message, key=82, versions="0", flexible="0+"):
-    """UpdateRaftVoter, API 82."""
+    """A voter tells its endpoints and the versions of the protocol that it knows."""
 
     class Listener(Struct):
         name: str = ""

@@ -7,7 +7,7 @@ from ottla.protocol.wire import float64, int8, int16, int32
 
 
 class DescribeClientQuotasRequest(Message, key=48, versions="0-1", flexible="1+"):
-    """DescribeClientQuotas, API 48."""
+    """The quotas of entities that match."""
 
     class ComponentData(Struct):
         entity_type: str = ""
@@ -40,7 +40,7 @@ class DescribeClientQuotasResponse(Message, key=48, versions="0-1", flexible="1+
 
 
 class AlterClientQuotasRequest(Message, key=49, versions="0-1", flexible="1+"):
-    """AlterClientQuotas, API 49."""
+    """Set or remove quotas of entities."""
 
     class EntityData(Struct):
         entity_type: str = ""

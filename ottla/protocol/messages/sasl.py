@@ -7,7 +7,9 @@ from ottla.protocol.wire import int16, int64
 
 
 class SaslHandshakeRequest(Message, key=17, versions="0-1"):
-    """SaslHandshake, API 17."""
+    """Choose a mechanism. After version 0 the tokens follow without Kafka headers, after 1 in
+    SaslAuthenticate.
+    """
 
     mechanism: str = ""
 
@@ -20,13 +22,13 @@ class SaslHandshakeResponse(Message, key=17, versions="0-1"):
 
 
 class SaslAuthenticateRequest(Message, key=36, versions="0-2", flexible="2+"):
-    """SaslAuthenticate, API 36."""
+    """One token of the mechanism that was chosen."""
 
     auth_bytes: bytes = b""
 
 
 class SaslAuthenticateResponse(Message, key=36, versions="0-2", flexible="2+"):
-    """The answer to SaslAuthenticate."""
+    """The token that answers. 1 adds for how long the session lives."""
 
     error_code: int16 = 0
     error_message: str | None = ""

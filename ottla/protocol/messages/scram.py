@@ -7,7 +7,7 @@ from ottla.protocol.wire import int8, int16, int32
 
 
 class DescribeUserScramCredentialsRequest(Message, key=50, versions="0", flexible="0+"):
-    """DescribeUserScramCredentials, API 50."""
+    """Mechanisms and iterations of users; null users are all."""
 
     class UserName(Struct):
         name: str = ""
@@ -35,7 +35,7 @@ class DescribeUserScramCredentialsResponse(Message, key=50, versions="0", flexib
 
 
 class AlterUserScramCredentialsRequest(Message, key=51, versions="0", flexible="0+"):
-    """AlterUserScramCredentials, API 51."""
+    """Set or delete credentials; the salted password comes, not the password."""
 
     class ScramCredentialDeletion(Struct):
         name: str = ""

@@ -7,7 +7,7 @@ from ottla.protocol.wire import ZERO_UUID, Records, int8, int16, int32, int64, u
 
 
 class ShareGroupHeartbeatRequest(Message, key=76, versions="1", flexible="1+"):
-    """ShareGroupHeartbeat, API 76."""
+    """Join, stay in, or leave a share group; fields that did not change are null."""
 
     group_id: str = ""
     member_id: str = ""
@@ -36,7 +36,7 @@ class ShareGroupHeartbeatResponse(Message, key=76, versions="1", flexible="1+"):
 
 
 class ShareGroupDescribeRequest(Message, key=77, versions="1", flexible="1+"):
-    """ShareGroupDescribe, API 77."""
+    """State, members and assignments of share groups."""
 
     group_ids: list[str] = []
     include_authorized_operations: bool = False
@@ -78,7 +78,9 @@ class ShareGroupDescribeResponse(Message, key=77, versions="1", flexible="1+"):
 
 
 class ShareFetchRequest(Message, key=78, versions="1-2", flexible="1+"):
-    """ShareFetch, API 78."""
+    """Acquire records for a member of a share group, and acknowledge earlier ones. 2 adds the mode
+    of acquiring and the renewal of locks.
+    """
 
     class AcknowledgementBatch(Struct):
         first_offset: int64 = 0
@@ -113,7 +115,7 @@ class ShareFetchRequest(Message, key=78, versions="1-2", flexible="1+"):
 
 
 class ShareFetchResponse(Message, key=78, versions="1-2", flexible="1+"):
-    """The answer to ShareFetch."""
+    """Batches, the ranges of them that were acquired, and how often each was delivered."""
 
     class LeaderIdAndEpoch(Struct):
         leader_id: int32 = 0
@@ -153,7 +155,7 @@ class ShareFetchResponse(Message, key=78, versions="1-2", flexible="1+"):
 
 
 class ShareAcknowledgeRequest(Message, key=79, versions="1-2", flexible="1+"):
-    """ShareAcknowledge, API 79."""
+    """Acknowledge, release, reject or, from 2 on, renew records that were acquired."""
 
     class AcknowledgementBatch(Struct):
         first_offset: int64 = 0
@@ -207,7 +209,7 @@ class ShareAcknowledgeResponse(Message, key=79, versions="1-2", flexible="1+"):
 
 
 class DescribeShareGroupOffsetsRequest(Message, key=90, versions="0-1", flexible="0+"):
-    """DescribeShareGroupOffsets, API 90."""
+    """Where share groups begin to deliver. 1 adds the lag."""
 
     class DescribeShareGroupOffsetsRequestTopic(Struct):
         topic_name: str = ""
@@ -251,7 +253,7 @@ class DescribeShareGroupOffsetsResponse(Message, key=90, versions="0-1", flexibl
 
 
 class AlterShareGroupOffsetsRequest(Message, key=91, versions="0", flexible="0+"):
-    """AlterShareGroupOffsets, API 91."""
+    """Set where an empty share group begins."""
 
     class AlterShareGroupOffsetsRequestPartition(Struct):
         partition_index: int32 = 0
@@ -287,7 +289,7 @@ class AlterShareGroupOffsetsResponse(Message, key=91, versions="0", flexible="0+
 
 
 class DeleteShareGroupOffsetsRequest(Message, key=92, versions="0", flexible="0+"):
-    """DeleteShareGroupOffsets, API 92."""
+    """Forget topics of an empty share group."""
 
     class DeleteShareGroupOffsetsRequestTopic(Struct):
         topic_name: str = ""

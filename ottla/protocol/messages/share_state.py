@@ -7,7 +7,7 @@ from ottla.protocol.wire import ZERO_UUID, int8, int16, int32, int64, uuid
 
 
 class InitializeShareGroupStateRequest(Message, key=83, versions="0", flexible="0+"):
-    """InitializeShareGroupState, API 83."""
+    """Create the state of share partitions."""
 
     class PartitionData(Struct):
         partition: int32 = 0
@@ -38,7 +38,7 @@ class InitializeShareGroupStateResponse(Message, key=83, versions="0", flexible=
 
 
 class ReadShareGroupStateRequest(Message, key=84, versions="0", flexible="0+"):
-    """ReadShareGroupState, API 84."""
+    """Read the state of share partitions, and fence earlier leaders."""
 
     class PartitionData(Struct):
         partition: int32 = 0
@@ -77,7 +77,7 @@ class ReadShareGroupStateResponse(Message, key=84, versions="0", flexible="0+"):
 
 
 class WriteShareGroupStateRequest(Message, key=85, versions="0-1", flexible="0+"):
-    """WriteShareGroupState, API 85."""
+    """Write changes to the state of share partitions. 1 adds the count of deliveries completed."""
 
     class StateBatch(Struct):
         first_offset: int64 = 0
@@ -117,7 +117,7 @@ class WriteShareGroupStateResponse(Message, key=85, versions="0-1", flexible="0+
 
 
 class DeleteShareGroupStateRequest(Message, key=86, versions="0", flexible="0+"):
-    """DeleteShareGroupState, API 86."""
+    """Delete the state of share partitions."""
 
     class PartitionData(Struct):
         partition: int32 = 0
@@ -146,7 +146,9 @@ class DeleteShareGroupStateResponse(Message, key=86, versions="0", flexible="0+"
 
 
 class ReadShareGroupStateSummaryRequest(Message, key=87, versions="0-1", flexible="0+"):
-    """ReadShareGroupStateSummary, API 87."""
+    """Read where share partitions begin, without their batches. The answer of 1 adds the count of
+    deliveries completed.
+    """
 
     class PartitionData(Struct):
         partition: int32 = 0

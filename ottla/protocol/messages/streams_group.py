@@ -7,7 +7,7 @@ from ottla.protocol.wire import int8, int16, int32, int64, uint16
 
 
 class StreamsGroupHeartbeatRequest(Message, key=88, versions="0", flexible="0+"):
-    """StreamsGroupHeartbeat, API 88."""
+    """Join, stay in, or leave a Streams group; brings the topology first, later only changes."""
 
     class KeyValue(Struct):
         key: str = ""
@@ -110,7 +110,7 @@ class StreamsGroupHeartbeatResponse(Message, key=88, versions="0", flexible="0+"
 
 
 class StreamsGroupDescribeRequest(Message, key=89, versions="0", flexible="0+"):
-    """StreamsGroupDescribe, API 89."""
+    """State, topology, members and tasks of Streams groups."""
 
     group_ids: list[str] = []
     include_authorized_operations: bool = False

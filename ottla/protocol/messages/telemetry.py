@@ -7,7 +7,7 @@ from ottla.protocol.wire import ZERO_UUID, int8, int16, int32, uuid
 
 
 class GetTelemetrySubscriptionsRequest(Message, key=71, versions="0", flexible="0+"):
-    """GetTelemetrySubscriptions, API 71."""
+    """Which metrics does the broker want, and how often?"""
 
     client_instance_id: uuid = ZERO_UUID
 
@@ -27,7 +27,7 @@ class GetTelemetrySubscriptionsResponse(Message, key=71, versions="0", flexible=
 
 
 class PushTelemetryRequest(Message, key=72, versions="0", flexible="0+"):
-    """PushTelemetry, API 72."""
+    """Metrics of a client, in the form of OTLP."""
 
     client_instance_id: uuid = ZERO_UUID
     subscription_id: int32 = 0

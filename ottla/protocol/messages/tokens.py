@@ -7,7 +7,7 @@ from ottla.protocol.wire import int16, int32, int64
 
 
 class CreateDelegationTokenRequest(Message, key=38, versions="1-3", flexible="2+"):
-    """CreateDelegationToken, API 38."""
+    """A token for the caller or, from 3 on, for another owner."""
 
     class CreatableRenewers(Struct):
         principal_type: str = ""
@@ -36,7 +36,7 @@ class CreateDelegationTokenResponse(Message, key=38, versions="1-3", flexible="2
 
 
 class RenewDelegationTokenRequest(Message, key=39, versions="1-2", flexible="2+"):
-    """RenewDelegationToken, API 39."""
+    """Let a token live longer."""
 
     hmac: bytes = b""
     renew_period_ms: int64 = 0
@@ -51,7 +51,7 @@ class RenewDelegationTokenResponse(Message, key=39, versions="1-2", flexible="2+
 
 
 class ExpireDelegationTokenRequest(Message, key=40, versions="1-2", flexible="2+"):
-    """ExpireDelegationToken, API 40."""
+    """Set the end of a token; a negative period ends it at once."""
 
     hmac: bytes = b""
     expiry_time_period_ms: int64 = 0
@@ -66,7 +66,7 @@ class ExpireDelegationTokenResponse(Message, key=40, versions="1-2", flexible="2
 
 
 class DescribeDelegationTokenRequest(Message, key=41, versions="1-3", flexible="2+"):
-    """DescribeDelegationToken, API 41."""
+    """The tokens of owners; null owners are all."""
 
     class DescribeDelegationTokenOwner(Struct):
         principal_type: str = ""

@@ -7,7 +7,9 @@ from ottla.protocol.wire import ZERO_UUID, int8, int16, int32, uuid
 
 
 class CreateTopicsRequest(Message, key=19, versions="2-7", flexible="5+"):
-    """CreateTopics, API 19."""
+    """Create topics with a count of partitions or a replica assignment. 4 takes the defaults of the
+    broker for counts of -1.
+    """
 
     class CreatableReplicaAssignment(Struct):
         partition_index: int32 = 0
@@ -30,7 +32,7 @@ class CreateTopicsRequest(Message, key=19, versions="2-7", flexible="5+"):
 
 
 class CreateTopicsResponse(Message, key=19, versions="2-7", flexible="5+"):
-    """The answer to CreateTopics."""
+    """5 adds the settings in force, 7 the topic ids."""
 
     class CreatableTopicConfigs(Struct):
         name: str = ""
@@ -56,7 +58,7 @@ class CreateTopicsResponse(Message, key=19, versions="2-7", flexible="5+"):
 
 
 class DeleteTopicsRequest(Message, key=20, versions="1-6", flexible="4+"):
-    """DeleteTopics, API 20."""
+    """Delete topics by name; from 6 on by name or id, each with the other left out."""
 
     class DeleteTopicState(Struct):
         name: str | None = None
@@ -81,7 +83,7 @@ class DeleteTopicsResponse(Message, key=20, versions="1-6", flexible="4+"):
 
 
 class CreatePartitionsRequest(Message, key=37, versions="0-3", flexible="2+"):
-    """CreatePartitions, API 37."""
+    """Raise the count of partitions of topics to a total."""
 
     class CreatePartitionsAssignment(Struct):
         broker_ids: list[int32] = []
@@ -109,7 +111,9 @@ class CreatePartitionsResponse(Message, key=37, versions="0-3", flexible="2+"):
 
 
 class AlterPartitionReassignmentsRequest(Message, key=45, versions="0-1", flexible="0+"):
-    """AlterPartitionReassignments, API 45."""
+    """Give partitions new replicas, or with null replicas cancel that. 1 can forbid a change of the
+    replication factor.
+    """
 
     class ReassignablePartition(Struct):
         partition_index: int32 = 0
@@ -144,7 +148,7 @@ class AlterPartitionReassignmentsResponse(Message, key=45, versions="0-1", flexi
 
 
 class ListPartitionReassignmentsRequest(Message, key=46, versions="0", flexible="0+"):
-    """ListPartitionReassignments, API 46."""
+    """The reassignments under way; null topics are all."""
 
     class ListPartitionReassignmentsTopics(Struct):
         name: str = ""
@@ -174,7 +178,9 @@ class ListPartitionReassignmentsResponse(Message, key=46, versions="0", flexible
 
 
 class ElectLeadersRequest(Message, key=43, versions="0-2", flexible="2+"):
-    """ElectLeaders, API 43."""
+    """Elect the preferred leaders, or from 1 on by type 1 any replica, even one out of sync. Null
+    partitions are all.
+    """
 
     class TopicPartitions(Struct):
         topic: str = ""

@@ -7,7 +7,7 @@ from ottla.protocol.wire import int8, int16, int32, int64
 
 
 class AddPartitionsToTxnRequest(Message, key=24, versions="0-5", flexible="3+"):
-    """AddPartitionsToTxn, API 24."""
+    """Enlist partitions in a transaction. From 4 on brokers ask in batches, also only to verify."""
 
     class AddPartitionsToTxnTopic(Struct):
         name: str = ""
@@ -51,7 +51,7 @@ class AddPartitionsToTxnResponse(Message, key=24, versions="0-5", flexible="3+")
 
 
 class AddOffsetsToTxnRequest(Message, key=25, versions="0-4", flexible="3+"):
-    """AddOffsetsToTxn, API 25."""
+    """Enlist the offsets of a group in a transaction."""
 
     transactional_id: str = ""
     producer_id: int64 = 0
@@ -67,7 +67,7 @@ class AddOffsetsToTxnResponse(Message, key=25, versions="0-4", flexible="3+"):
 
 
 class EndTxnRequest(Message, key=26, versions="0-5", flexible="3+"):
-    """EndTxn, API 26."""
+    """Commit or abort."""
 
     transactional_id: str = ""
     producer_id: int64 = 0
@@ -76,7 +76,7 @@ class EndTxnRequest(Message, key=26, versions="0-5", flexible="3+"):
 
 
 class EndTxnResponse(Message, key=26, versions="0-5", flexible="3+"):
-    """The answer to EndTxn."""
+    """5 brings the producer id and the raised epoch for the next transaction (KIP-890)."""
 
     throttle_time_ms: int32 = 0
     error_code: int16 = 0
@@ -85,7 +85,9 @@ class EndTxnResponse(Message, key=26, versions="0-5", flexible="3+"):
 
 
 class WriteTxnMarkersRequest(Message, key=27, versions="1-2", flexible="1+"):
-    """WriteTxnMarkers, API 27."""
+    """The decision of a coordinator, for the leaders of the enlisted partitions. 2 adds the version
+    of the transaction protocol.
+    """
 
     class WritableTxnMarkerTopic(Struct):
         name: str = ""
@@ -121,7 +123,9 @@ class WriteTxnMarkersResponse(Message, key=27, versions="1-2", flexible="1+"):
 
 
 class TxnOffsetCommitRequest(Message, key=28, versions="0-5", flexible="3+"):
-    """TxnOffsetCommit, API 28."""
+    """Commit offsets of a group as a part of a transaction. 3 checks member and generation, 5 also
+    enlists the group.
+    """
 
     class TxnOffsetCommitRequestPartition(Struct):
         partition_index: int32 = 0
@@ -159,7 +163,7 @@ class TxnOffsetCommitResponse(Message, key=28, versions="0-5", flexible="3+"):
 
 
 class DescribeTransactionsRequest(Message, key=65, versions="0", flexible="0+"):
-    """DescribeTransactions, API 65."""
+    """State of transactions and the partitions enlisted."""
 
     transactional_ids: list[str] = []
 
@@ -186,7 +190,7 @@ class DescribeTransactionsResponse(Message, key=65, versions="0", flexible="0+")
 
 
 class ListTransactionsRequest(Message, key=66, versions="0-2", flexible="0+"):
-    """ListTransactions, API 66."""
+    """Transactions of this coordinator. 1 filters by age, 2 by a pattern of transactional ids."""
 
     state_filters: list[str] = []
     producer_id_filters: list[int64] = []
