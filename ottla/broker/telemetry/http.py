@@ -1,0 +1,174 @@
+"""/metrics, /livez and /readyz: just enough HTTP/1.1 for scrapers and probes.
+
+One request a connection, GET and HEAD only. What a peer may cost is bounded: the size of its
+request, the time it takes to send it and to read the answer, and the number of connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from http import HTTPStatus
+
+REQUEST_BYTES_MAX = 8192
+"""As nginx and Apache have it for a request's head."""
+REQUEST_SECONDS_MAX = 5.0
+ANSWER_SECONDS_MAX = 10.0
+"""Prometheus gives up after 10 s by default."""
+READY_SECONDS_MAX = 3.0
+CONNECTIONS_MAX = 32
+"""A few scrapers and probes; more are dropped unread."""
+LINGER_BYTES_MAX = 65536
+LINGER_SECONDS_MAX = 1.0
+LINES_PER_TURN = 500
+"""Lines made before others get the loop: well under a millisecond."""
+
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+TEXT_TYPE = "text/plain; charset=utf-8"
+
+
+@dataclass(slots=True, frozen=True)
+class Answer:
+    status: HTTPStatus
+    body: bytes
+    content_type: str = TEXT_TYPE
+
+
+class TelemetryServer:
+    """Serves one broker's pages until `stop`.
+
+    `lines` gives the metrics page. `unready` says why the broker cannot serve now, None if it can;
+    it may take `ready_seconds`.
+    """
+
+    def __init__(
+        self,
+        *,
+        lines: Callable[[], Iterator[str]],
+        unready: Callable[[], Awaitable[str | None]],
+        request_seconds: float = REQUEST_SECONDS_MAX,
+        ready_seconds: float = READY_SECONDS_MAX,
+    ) -> None:
+        self._lines = lines
+        self._unready = unready
+        self._request_seconds = request_seconds
+        self._ready_seconds = ready_seconds
+        self._server: asyncio.Server | None = None
+        self._tasks: dict[asyncio.Task[None], None] = {}
+
+    async def start(self, host: str, port: int) -> int:
+        """Listens, and returns the real port; OSError when the address cannot be had."""
+        self._server = await asyncio.start_server(self._serve, host, port, limit=REQUEST_BYTES_MAX)
+        bound: int = self._server.sockets[0].getsockname()[1]
+        return bound
+
+    async def stop(self) -> None:
+        """Closes the socket and every connection."""
+        if self._server is not None:
+            self._server.close()
+            tasks = list(self._tasks)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._server.wait_closed()
+            self._server = None
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        if len(self._tasks) >= CONNECTIONS_MAX:
+            writer.transport.abort()
+            return
+        self._tasks[task] = None
+        try:
+            answer, head_only = await self._answer(reader)
+            async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                writer.write(_encode(answer, head_only=head_only))
+                await writer.drain()
+            writer.write_eof()
+            await _linger(reader)
+        except (TimeoutError, ConnectionError):
+            # The peer is slow or gone; there is nobody to answer.
+            writer.transport.abort()
+        except asyncio.CancelledError:
+            # `stop` ends us; Python 3.11 reports a cancelled connection as an error of its own.
+            writer.transport.abort()
+        finally:
+            writer.close()
+            del self._tasks[task]
+
+    async def _answer(self, reader: asyncio.StreamReader) -> tuple[Answer, bool]:
+        """The answer, and whether only its head is wanted."""
+        try:
+            async with asyncio.timeout(self._request_seconds):
+                head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            return _text(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE), False
+        except asyncio.IncompleteReadError:
+            return _text(HTTPStatus.BAD_REQUEST), False
+        words = head.split(b"\r\n", 1)[0].split(b" ")
+        if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
+            return _text(HTTPStatus.BAD_REQUEST), False
+        method, target, _ = words
+        if method not in (b"GET", b"HEAD"):
+            return _text(HTTPStatus.METHOD_NOT_ALLOWED), False
+        return await self._page(target.partition(b"?")[0]), method == b"HEAD"
+
+    async def _page(self, path: bytes) -> Answer:
+        if path == b"/metrics":
+            return Answer(HTTPStatus.OK, await self._metrics(), METRICS_TYPE)
+        if path == b"/livez":
+            return _text(HTTPStatus.OK)
+        if path == b"/readyz":
+            return await self._readiness()
+        return _text(HTTPStatus.NOT_FOUND)
+
+    async def _metrics(self) -> bytes:
+        page = bytearray()
+        for number, line in enumerate(self._lines(), start=1):
+            page += line.encode()
+            page += b"\n"
+            if number % LINES_PER_TURN == 0:
+                await asyncio.sleep(0)
+        return bytes(page)
+
+    async def _readiness(self) -> Answer:
+        try:
+            async with asyncio.timeout(self._ready_seconds):
+                reason = await self._unready()
+        except TimeoutError:
+            reason = f"no answer within {self._ready_seconds:g} s"
+        if reason is None:
+            return _text(HTTPStatus.OK)
+        return Answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{reason}\n".encode())
+
+
+async def _linger(reader: asyncio.StreamReader) -> None:
+    """Takes what the peer still sends: closing on unread bytes would take back the answer."""
+    left = LINGER_BYTES_MAX
+    async with asyncio.timeout(LINGER_SECONDS_MAX):
+        while left > 0:
+            data = await reader.read(left)
+            if not data:
+                return
+            left -= len(data)
+
+
+def _text(status: HTTPStatus) -> Answer:
+    return Answer(status, f"{status.phrase}\n".encode())
+
+
+def _encode(answer: Answer, *, head_only: bool) -> bytes:
+    lines = [
+        f"HTTP/1.1 {answer.status.value} {answer.status.phrase}",
+        f"Content-Type: {answer.content_type}",
+        f"Content-Length: {len(answer.body)}",
+        "Cache-Control: no-store",
+        "X-Content-Type-Options: nosniff",
+        "Connection: close",
+    ]
+    if answer.status is HTTPStatus.METHOD_NOT_ALLOWED:
+        lines.append("Allow: GET, HEAD")
+    head = "\r\n".join([*lines, "", ""]).encode()
+    return head if head_only else head + answer.body

@@ -1,0 +1,120 @@
+"""The broker's log: structured events, as lines for people in a terminal and as JSON elsewhere.
+
+Importing structlog costs as much as the rest of a start, so it is imported with the first event
+that is written. Nothing global is configured: a broker inside somebody's program leaves that
+program's logging alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, MutableMapping
+from typing import Any, TextIO
+
+LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+
+
+def open_log(
+    level: str = "info", form: str = "auto", stream: TextIO | None = None
+) -> StructuredLog:
+    """A log that satisfies ports.Events; `form` is console, json or auto (by the stream)."""
+    assert level in LEVELS, level
+    assert form in ("auto", "console", "json"), form
+    target = sys.stderr if stream is None else stream
+    console = target.isatty() if form == "auto" else form == "console"
+    return StructuredLog(_Output(target, console=console), LEVELS[level], {})
+
+
+class StructuredLog:
+    """Writes events at or above its level, with the fields that it is bound to."""
+
+    __slots__ = ("_fields", "_level", "_output")
+
+    def __init__(self, output: _Output, level: int, fields: Mapping[str, Any]) -> None:
+        self._output = output
+        self._level = level
+        self._fields = fields
+
+    def bind(self, **fields: Any) -> StructuredLog:
+        """A log whose events all carry these fields too."""
+        return StructuredLog(self._output, self._level, {**self._fields, **fields})
+
+    def debug(self, event: str, **fields: Any) -> None:
+        if self._level <= 10:
+            self._output.write("debug", event, {**self._fields, **fields})
+
+    def info(self, event: str, **fields: Any) -> None:
+        if self._level <= 20:
+            self._output.write("info", event, {**self._fields, **fields})
+
+    def warning(self, event: str, **fields: Any) -> None:
+        if self._level <= 30:
+            self._output.write("warning", event, {**self._fields, **fields})
+
+    def error(self, event: str, **fields: Any) -> None:
+        if self._level <= 40:
+            self._output.write("error", event, {**self._fields, **fields})
+
+    @property
+    def lost_lines(self) -> int:
+        """Lines that the stream did not take."""
+        return self._output.lost
+
+
+class _Output:
+    """One stream and the structlog logger that writes to it, made for the first line."""
+
+    __slots__ = ("_console", "_logger", "_stream", "lost")
+
+    def __init__(self, stream: TextIO, *, console: bool) -> None:
+        self._stream = stream
+        self._console = console
+        self._logger: Any = None
+        self.lost = 0
+
+    def write(self, level: str, event: str, fields: Mapping[str, Any]) -> None:
+        if self._logger is None:
+            self._logger = self._make_logger()
+        getattr(self._logger, level)(event, **fields)
+
+    def msg(self, line: str) -> None:
+        """Where structlog puts a finished line."""
+        try:
+            self._stream.write(line + "\n")
+            self._stream.flush()
+        except (OSError, ValueError):
+            # A full disk or a closed pipe under the log must not stop the broker.
+            self.lost += 1
+
+    debug = info = warning = error = msg
+
+    def _make_logger(self) -> Any:
+        import structlog
+
+        if self._console:
+            render: Any = structlog.dev.ConsoleRenderer(
+                colors=self._stream.isatty(), exception_formatter=structlog.dev.plain_traceback
+            )
+            tail = [render]
+        else:
+            tail = [structlog.processors.format_exc_info, _put_first]
+            tail.append(structlog.processors.JSONRenderer(default=repr))
+        return structlog.wrap_logger(
+            self,
+            processors=[
+                structlog.processors.add_log_level,
+                structlog.processors.TimeStamper(fmt="iso", utc=True),
+                *tail,
+            ],
+            wrapper_class=structlog.make_filtering_bound_logger(0),
+            context_class=dict,
+            cache_logger_on_first_use=True,
+        )
+
+
+def _put_first(
+    logger: Any, method: str, event: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    """Time, level and event at the beginning of a JSON line, where eyes look for them."""
+    head = {name: event.pop(name) for name in ("timestamp", "level", "event")}
+    return {**head, **event}

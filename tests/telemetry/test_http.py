@@ -1,0 +1,141 @@
+"""The pages of the telemetry server over a real socket: answers, and what a peer may cost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from ottla.broker.telemetry.http import CONNECTIONS_MAX, REQUEST_BYTES_MAX, TelemetryServer
+from ottla.broker.telemetry.metrics import Registry
+
+HOST = "127.0.0.1"
+
+
+async def ready() -> str | None:
+    return None
+
+
+@asynccontextmanager
+async def serving(
+    unready: Callable[[], Awaitable[str | None]] = ready,
+    samples: int = 1,
+    request_seconds: float = 0.05,
+) -> AsyncIterator[int]:
+    registry = Registry()
+    registry.watch("n", "Numbers.", lambda: (({"i": str(i)}, i) for i in range(samples)))
+    server = TelemetryServer(
+        lines=registry.lines,
+        unready=unready,
+        request_seconds=request_seconds,
+        ready_seconds=0.05,
+    )
+    port = await server.start(HOST, 0)
+    try:
+        yield port
+    finally:
+        await server.stop()
+
+
+async def send(port: int, request: bytes) -> bytes:
+    """What comes back until the server closes."""
+    reader, writer = await asyncio.open_connection(HOST, port)
+    try:
+        writer.write(request)
+        return await reader.read()
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+async def get(port: int, target: str, method: str = "GET") -> tuple[int, str, str]:
+    """(status, head, body)"""
+    answer = await send(port, f"{method} {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    head, _, body = answer.decode().partition("\r\n\r\n")
+    return int(head.split(" ")[1]), head, body
+
+
+async def test_the_metrics_page_comes_whole() -> None:
+    async with serving(samples=3000) as port:
+        status, head, body = await get(port, "/metrics?x=1")
+
+    assert status == 200
+    assert "Content-Type: text/plain; version=0.0.4; charset=utf-8" in head
+    assert f"Content-Length: {len(body)}" in head
+    assert len(body.splitlines()) == 3002
+    assert body.endswith('n{i="2999"} 2999\n')
+
+
+async def test_probes() -> None:
+    async def broken() -> str | None:
+        return "the log dir /d is offline"
+
+    async with serving() as port:
+        assert (await get(port, "/livez"))[0] == 200
+        assert (await get(port, "/readyz"))[::2] == (200, "OK\n")
+    async with serving(broken) as port:
+        assert (await get(port, "/livez"))[0] == 200
+        assert (await get(port, "/readyz"))[::2] == (503, "the log dir /d is offline\n")
+
+
+async def test_a_readiness_check_that_hangs_is_an_answer() -> None:
+    async def hangs() -> str | None:
+        forever: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        return await forever
+
+    async with serving(hangs) as port:
+        assert (await get(port, "/readyz"))[::2] == (503, "no answer within 0.05 s\n")
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"GET /nope HTTP/1.1\r\n\r\n", 404),
+        (b"GET /../../etc/passwd HTTP/1.1\r\n\r\n", 404),
+        (b"POST /metrics HTTP/1.1\r\n\r\n", 405),
+        (b"GET /livez HTTP/2\r\n\r\n", 400),
+        (b"GET /livez\r\n\r\n", 400),
+        (b"\x16\x03\x01\r\n\r\n", 400),
+        (b"GET /" + b"x" * 2 * REQUEST_BYTES_MAX, 431),
+    ],
+)
+async def test_other_requests(request_bytes: bytes, status: int) -> None:
+    async with serving() as port:
+        answer = await send(port, request_bytes)
+
+    assert answer.startswith(b"HTTP/1.1 %d " % status)
+    assert (b"Allow: GET, HEAD" in answer) == (status == 405)
+
+
+async def test_head_answers_without_a_body() -> None:
+    async with serving() as port:
+        status, head, body = await get(port, "/metrics", method="HEAD")
+
+    assert (status, body) == (200, "")
+    assert "Content-Length: 0" not in head
+
+
+async def test_a_peer_that_says_nothing_is_dropped() -> None:
+    async with serving() as port:
+        assert await send(port, b"GET /metr") == b""
+
+
+async def test_too_many_peers_are_dropped() -> None:
+    async with serving(request_seconds=60) as port:
+        held = [await asyncio.open_connection(HOST, port) for _ in range(CONNECTIONS_MAX)]
+        try:
+            assert await send(port, b"") == b""
+        finally:
+            for _, writer in held:
+                writer.transport.abort()
+
+
+async def test_stopping_closes_what_is_open() -> None:
+    async with serving(request_seconds=60) as port:
+        reader, writer = await asyncio.open_connection(HOST, port)
+        assert (await get(port, "/livez"))[0] == 200
+
+    assert await reader.read() == b""
+    writer.close()
