@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Any
+from typing import Any, cast
 
 from ottla.protocol.connection import ClientConnection
 from ottla.protocol.errors import ProtocolError
-
-RESPONSE_SIZE_MAX = 128 * 1024 * 1024
-"""Above the 100 MiB that Kafka's own clients take."""
 
 
 class Connection(asyncio.Protocol):
@@ -25,7 +22,7 @@ class Connection(asyncio.Protocol):
     """
 
     def __init__(self, client_id: str) -> None:
-        self._frames = ClientConnection(client_id=client_id, max_response_size=RESPONSE_SIZE_MAX)
+        self._frames = ClientConnection(client_id)
         self._open: deque[asyncio.Future[Any]] = deque()
         self._transport: asyncio.Transport | None = None
         self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -48,7 +45,7 @@ class Connection(asyncio.Protocol):
     def send_without_answer(self, message: Any, version: int) -> None:
         """For Produce with acks=0, which is never answered."""
         assert self._transport is not None
-        self._transport.write(self._frames.send(message, version, answered=False))
+        self._transport.write(self._frames.send(message, version, expects_response=False))
 
     async def close(self) -> None:
         if self._transport is not None:
@@ -56,8 +53,8 @@ class Connection(asyncio.Protocol):
         await self._closed
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are no subclasses of asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -65,7 +62,7 @@ class Connection(asyncio.Protocol):
             while (response := self._frames.next_response()) is not None:
                 answer = self._open.popleft()
                 if not answer.done():
-                    answer.set_result(response)
+                    answer.set_result(response.message)
         except ProtocolError as error:
             self._fail(ConnectionError(f"the broker's answer cannot be read: {error}"))
             assert self._transport is not None

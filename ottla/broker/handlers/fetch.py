@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 
 from ottla.broker.handlers.context import Session
+from ottla.broker.handlers.partitions import absence
 from ottla.broker.log.log import UPPER_HIGH_WATERMARK, UPPER_LAST_STABLE, Log
 from ottla.broker.network.answers import Pending
 from ottla.broker.replication.fetch_session import (
@@ -259,10 +260,14 @@ class ParkedFetch(Pending):
         return part, True
 
     def _unknown(self, wanted: Wanted) -> PartitionData:
-        replicas = self._session.rooms.replicas
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if self._by_id and not replicas.knows_topic_id(wanted.topic_id):
-            code = ErrorCode.UNKNOWN_TOPIC_ID
+        rooms = self._session.rooms
+        name: str | None = wanted.topic
+        if self._by_id:
+            topic = rooms.image.topics.by_id.get(wanted.topic_id)
+            name = None if topic is None else topic.name
+        code = ErrorCode.UNKNOWN_TOPIC_ID
+        if name is not None:
+            code = absence(rooms, name, wanted.request.partition)
         part = _error(wanted, code)
         part.aborted_transactions = []
         return part
@@ -293,7 +298,7 @@ def _error(wanted: Wanted, code: ErrorCode) -> PartitionData:
 
 
 def _divergence(log: Log, want: FetchRequest.FetchPartition) -> FetchResponse.EpochEndOffset | None:
-    """KIP-595: where the client's log leaves ours. OFFSET_OUT_OF_RANGE for an epoch we never had."""
+    """KIP-595: where the client's log leaves ours; OFFSET_OUT_OF_RANGE for an unknown epoch."""
     epoch, end_offset = log.end_offset_for_epoch(want.last_fetched_epoch)
     if epoch < 0 or end_offset < 0:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.broker.handlers.context import Session
+from ottla.broker.handlers.context import Rooms, Session
+from ottla.broker.handlers.partitions import absence
+from ottla.broker.handlers.topic_names import INTERNAL_TOPICS
 from ottla.broker.network.answers import NO_ANSWER, CloseConnection, NoAnswer, Pending
 from ottla.broker.replication.replicas import Partition
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -19,7 +21,6 @@ from ottla.protocol.records.compression import Codec
 PartResponse = ProduceResponse.PartitionProduceResponse
 TopicResponse = ProduceResponse.TopicProduceResponse
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 ATTRIBUTES_LOW_BYTE = 22
 TRANSACTIONAL_BIT = 0x10
 CODEC_MASK = 0x07
@@ -28,31 +29,49 @@ TOPIC_IDS_SINCE_VERSION = 13
 
 
 class ProduceAnswer(Pending):
-    """A Produce answer that waits for some of its partitions."""
+    """A Produce answer that waits for some of its partitions. Made when the first one has to."""
 
-    __slots__ = ("silent", "waiting", "whole")
+    __slots__ = ("waiting", "whole")
 
-    def __init__(self, response: ProduceResponse, *, silent: bool) -> None:
+    def __init__(self, whole: ProduceResponse) -> None:
         super().__init__()
-        self.whole = response
-        self.silent = silent
+        self.whole = whole
         self.waiting = 0
 
     def committed(self, part: PartResponse) -> None:
+        """One part of the answer is ready. `line` is None when nobody waits (acks=0)."""
         self.waiting -= 1
-        if not self.waiting:
-            self._ready()
+        if not self.waiting and self.line is not None and not self.abandoned:
+            self.complete(self.whole)
 
     def failed(self, part: PartResponse, code: ErrorCode) -> None:
         refuse(part, code)
         self.committed(part)
 
-    def on_abandoned(self) -> None:
-        self.silent = True
 
-    def _ready(self) -> None:
-        if self.line is not None and not self.abandoned:
-            self.complete(self.whole)
+class Append:
+    """What the appends of one request share."""
+
+    __slots__ = ("_answer", "acks", "response", "rooms", "timeout_ms", "version")
+
+    def __init__(
+        self, rooms: Rooms, request: ProduceRequest, version: int, response: ProduceResponse
+    ) -> None:
+        self.rooms = rooms
+        self.acks = request.acks
+        self.timeout_ms = request.timeout_ms
+        self.version = version
+        self.response = response
+        self._answer: ProduceAnswer | None = None
+
+    @property
+    def answer(self) -> ProduceAnswer:
+        if self._answer is None:
+            self._answer = ProduceAnswer(self.response)
+        return self._answer
+
+    def result(self) -> ProduceResponse | ProduceAnswer:
+        return self.response if self._answer is None else self._answer
 
 
 def handle_produce(
@@ -60,11 +79,11 @@ def handle_produce(
 ) -> ProduceResponse | ProduceAnswer | NoAnswer:
     """Raises CloseConnection for a failed request with acks=0, as Kafka does."""
     response = ProduceResponse([])
-    answer = ProduceAnswer(response, silent=request.acks == 0)
+    append = Append(session.rooms, request, version, response)
     replicas = session.rooms.replicas
     refused = _refusal(request)
+    by_id = version >= TOPIC_IDS_SINCE_VERSION
     for topic in request.topic_data:
-        by_id = version >= TOPIC_IDS_SINCE_VERSION
         parts: list[PartResponse] = []
         response.responses.append(TopicResponse(topic.name, topic.topic_id, parts))
         for data in topic.partition_data:
@@ -77,16 +96,16 @@ def handle_produce(
             if refused is not None:
                 refuse(part, refused)
             elif partition is None:
-                refuse(part, _unknown(session, topic, by_id))
+                refuse(part, _unknown(session.rooms, topic, data.index, by_id))
             elif partition.topic in INTERNAL_TOPICS:
                 refuse(part, ErrorCode.INVALID_TOPIC_EXCEPTION)
             else:
-                _append(session, partition, data.records, version, request.timeout_ms, answer, part)
-    if answer.silent:
+                _append(append, partition, data.records, part)
+    if request.acks == 0:
         return _without_answer(response)
-    if version >= TOPIC_IDS_SINCE_VERSION and len(response.responses) > 1:
+    if by_id and len(response.responses) > 1:
         response.responses.sort(key=_has_unknown_id)  # Kafka lists them after the good ones
-    return answer if answer.waiting else response
+    return append.result()
 
 
 def refuse(part: PartResponse, code: ErrorCode, message: str | None = None) -> None:
@@ -111,20 +130,20 @@ def _refusal(request: ProduceRequest) -> ErrorCode | None:
     return None
 
 
-def _unknown(session: Session, topic: ProduceRequest.TopicProduceData, by_id: bool) -> ErrorCode:
-    if by_id and not session.rooms.replicas.knows_topic_id(topic.topic_id):
-        return ErrorCode.UNKNOWN_TOPIC_ID
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+def _unknown(
+    rooms: Rooms, topic: ProduceRequest.TopicProduceData, index: int, by_id: bool
+) -> ErrorCode:
+    name = topic.name
+    if by_id:
+        known = rooms.image.topics.by_id.get(topic.topic_id)
+        if known is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        name = known.name
+    return absence(rooms, name, index)
 
 
 def _append(
-    session: Session,
-    partition: Partition,
-    records: memoryview | None,
-    version: int,
-    timeout_ms: int,
-    answer: ProduceAnswer,
-    part: PartResponse,
+    append: Append, partition: Partition, records: memoryview | None, part: PartResponse
 ) -> None:
     if records is None:
         refuse(part, ErrorCode.INVALID_RECORD, "The records of a partition cannot be null.")
@@ -134,57 +153,47 @@ def _append(
         if attributes & TRANSACTIONAL_BIT:
             refuse(part, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             return
-        if version < ZSTD_SINCE_VERSION and attributes & CODEC_MASK == Codec.ZSTD:
+        if append.version < ZSTD_SINCE_VERSION and attributes & CODEC_MASK == Codec.ZSTD:
             refuse(part, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
             return
     try:
         if partition.conversions is None and not partition.log.needs_conversion(records):
-            _write(session, partition, records, timeout_ms, answer, part)
+            _write(append, partition, records, part)
         else:
-            _write_later(session, partition, records, timeout_ms, answer, part)
+            _write_later(append, partition, records, part)
     except KafkaError as error:
-        _refuse_by(part, error, partition)
+        _refuse_by(part, error)
 
 
-def _write(
-    session: Session,
-    partition: Partition,
-    records: memoryview,
-    timeout_ms: int,
-    answer: ProduceAnswer,
-    part: PartResponse,
-) -> None:
-    replicas = session.rooms.replicas
+def _write(append: Append, partition: Partition, records: memoryview, part: PartResponse) -> None:
+    replicas = append.rooms.replicas
     result = replicas.append(partition, records)
     part.base_offset = result.base_offset
     part.log_append_time_ms = result.log_append_time_ms
     part.log_start_offset = result.log_start_offset
-    if partition.log.high_watermark <= result.last_offset and not answer.silent:
+    if partition.log.high_watermark <= result.last_offset and append.acks:
+        answer = append.answer
         answer.waiting += 1
         replicas.await_commit(
             partition,
             last_offset=result.last_offset,
-            timeout_ms=timeout_ms,
+            timeout_ms=append.timeout_ms,
             listener=answer,
             part=part,
         )
 
 
 def _write_later(
-    session: Session,
-    partition: Partition,
-    records: memoryview,
-    timeout_ms: int,
-    answer: ProduceAnswer,
-    part: PartResponse,
+    append: Append, partition: Partition, records: memoryview, part: PartResponse
 ) -> None:
     """Appends behind work off the loop. The frame's buffer is reused, so the batch is copied."""
     own = bytearray(records)
     log = partition.log
-    now_ms = session.rooms.clock.wall_ms()
     work = None
     if log.needs_conversion(memoryview(own)):
+        now_ms = append.rooms.clock.wall_ms()
         work = partial(log.prepare, memoryview(own), now_ms=now_ms)
+    answer = append.answer
     answer.waiting += 1
 
     def then(converted: bytearray | memoryview | BaseException) -> None:
@@ -193,15 +202,15 @@ def _write_later(
                 raise converted
             if not partition.online:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            _write(session, partition, memoryview(converted), timeout_ms, answer, part)
+            _write(append, partition, memoryview(converted), part)
         except KafkaError as error:
-            _refuse_by(part, error, partition)
+            _refuse_by(part, error)
         answer.committed(part)
 
-    session.rooms.replicas.convert(partition, work, own, then)
+    append.rooms.replicas.convert(partition, work, own, then)
 
 
-def _refuse_by(part: PartResponse, error: KafkaError, partition: Partition) -> None:
+def _refuse_by(part: PartResponse, error: KafkaError) -> None:
     refuse(part, error.code, error.message)
     part.log_start_offset = getattr(error, "log_start_offset", -1)
     for index, message in getattr(error, "record_errors", ()):

@@ -5,6 +5,7 @@ An API is here whole, with Kafka 4.3.1's version range, or it is not in ApiVersi
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import Any
 
@@ -58,12 +59,7 @@ class Entry:
         """Counts one answered request; `seconds` from its last byte to its answer."""
         self.requests += 1
         self.seconds += seconds
-        index = 0
-        for limit in LATENCY_BUCKETS_S:
-            if seconds <= limit:
-                break
-            index += 1
-        self.buckets[index] += 1
+        self.buckets[bisect_left(LATENCY_BUCKETS_S, seconds)] += 1
 
     def error_response(self, code: ErrorCode) -> Any | None:
         """An answer that says only `code`, for a response with a place for it at its top."""

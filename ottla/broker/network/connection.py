@@ -13,7 +13,7 @@ import inspect
 import socket
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker.handlers.context import Session
 from ottla.broker.network.answers import NO_ANSWER, CloseConnection, Pending
@@ -73,11 +73,11 @@ class Connection(asyncio.BufferedProtocol):
     # what the transport calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are no subclasses of asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
         reason = self._endpoint.admit(self)
         if reason is not None:
-            transport.abort()
+            self._transport.abort()
             return
         sock = transport.get_extra_info("socket")
         own = socket.socket(sock.family, sock.type, sock.proto, fileno=_duplicate(sock))
@@ -93,7 +93,12 @@ class Connection(asyncio.BufferedProtocol):
             peer=f"{peer[0]}:{peer[1]}",
         )
         self._outbox = Outbox(
-            self._loop, own, self._endpoint.page_cache, self._drained, self._sending_failed
+            self._loop,
+            own,
+            self._endpoint.page_cache,
+            self._endpoint.metrics,
+            self._drained,
+            self._sending_failed,
         )
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -19,6 +19,7 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
+from typing import Protocol
 
 from ottla.broker.log.segment import FileSlice
 
@@ -34,7 +35,7 @@ _RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 
 
 class PageCache:
-    """Is a range of a file in memory? Decided once for a file system that cannot say (EOPNOTSUPP)."""
+    """Is a range of a file in memory? A file system that cannot say (EOPNOTSUPP) is asked once."""
 
     def __init__(self, executor: Executor) -> None:
         self.executor = executor
@@ -103,6 +104,12 @@ class _Slice:
         self.warm_until = source.position
 
 
+class SentBytes(Protocol):
+    """Whoever counts what left all connections."""
+
+    sent_bytes: int
+
+
 class Outbox:
     """The unsent end of one connection. All methods run on the loop.
 
@@ -115,12 +122,12 @@ class Outbox:
         "_closed",
         "_items",
         "_loop",
+        "_metrics",
         "_on_drained",
         "_on_failed",
         "_scheduled",
         "_socket",
         "_stopped",
-        "bytes_sent",
         "unsent_bytes",
     )
 
@@ -129,12 +136,14 @@ class Outbox:
         loop: asyncio.AbstractEventLoop,
         sock: socket.socket,
         cache: PageCache,
+        metrics: SentBytes,
         on_drained: Callable[[], None],
         on_failed: Callable[[str], None],
     ) -> None:
         self._loop = loop
         self._socket = sock
         self._cache = cache
+        self._metrics = metrics
         self._on_drained = on_drained
         self._on_failed = on_failed
         self._items: deque[bytearray | memoryview | _Slice] = deque()
@@ -142,7 +151,6 @@ class Outbox:
         self._stopped = False  # waiting for writability or for a read-ahead
         self._closed = False
         self.unsent_bytes = 0
-        self.bytes_sent = 0
 
     def put(self, data: bytearray, slices: list[tuple[int, FileSlice]]) -> None:
         """Queues one answer: `data` with each slice at its position in it. Does not send yet."""
@@ -225,7 +233,7 @@ class Outbox:
             more = socket.MSG_MORE if len(batch) < len(items) and _HAS_MORE else 0
             count = self._socket.sendmsg(batch, (), more)  # type: ignore[arg-type]
         self.unsent_bytes -= count
-        self.bytes_sent += count
+        self._metrics.sent_bytes += count
         for item in batch:
             size = len(item)  # type: ignore[arg-type]
             if count < size:
@@ -248,7 +256,7 @@ class Outbox:
             self._fail("the file ended before the slice")
             return False
         self.unsent_bytes -= count
-        self.bytes_sent += count
+        self._metrics.sent_bytes += count
         piece.position += count
         piece.size -= count
         if piece.size == 0:

@@ -178,7 +178,6 @@ class Server:
 
     async def start(self, listeners: list[Listener]) -> list[Listener]:
         """Binds every listener; returns them with their real ports. OSError names the address."""
-        _raise_descriptor_limit()
         return [await self._bind(listener) for listener in listeners]
 
     async def stop(self, *, grace_s: float) -> None:
@@ -239,7 +238,7 @@ class Server:
             del self._per_address[address]
 
     def sweep(self) -> None:
-        """A periodic job: ends idle connections, frames that do not come, and what is over budget."""
+        """A periodic job: ends what is idle, frames that do not come, and what is over budget."""
         now_s = self.loop.time()
         idle_s = self.limits.idle_ms / 1000 if self.limits.idle_ms >= 0 else float("inf")
         for connection in self.connections:
@@ -301,9 +300,3 @@ def _no_ipv6(error: OSError) -> bool:
     return error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT) or isinstance(
         error, socket.gaierror
     )
-
-
-def _raise_descriptor_limit() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -39,7 +39,7 @@ class ConversionQueue:
         self._items: deque[_Waiting] = deque()
 
     def convert(self, work: Callable[[], bytearray | memoryview], then: Converted) -> None:
-        """Runs `work` in a worker; `then` gets what it returned or raised, in this queue's order."""
+        """Runs `work` in a worker; `then` gets what it returned or raised, in the queue's order."""
         item = _Waiting(then, None)
         self._items.append(item)
         future = self._loop.run_in_executor(self._workers, work)

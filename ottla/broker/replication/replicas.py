@@ -15,9 +15,10 @@ from concurrent.futures import Executor
 
 from ottla.broker.log.log import AppendResult, Log
 from ottla.broker.ports import Clock, Events
-from ottla.broker.replication.conversions import Converted, ConversionQueue
+from ottla.broker.replication.conversions import ConversionQueue, Converted
 from ottla.broker.replication.syncs import SyncPool
 from ottla.broker.replication.waiters import CommitListener, CommitWaiter, FetchWaiter
+from ottla.broker.telemetry.metrics import SECONDS, Histogram
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 
@@ -84,8 +85,7 @@ class Replicas:
         self._pools: dict[str, SyncPool] = {}
         self._dirty: list[Partition] = []
         self._waiting: dict[Partition, None] = {}
-        self.sync_count = 0
-        self.sync_seconds = 0.0
+        self.sync_times = Histogram(SECONDS)
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self._by_name.values():
@@ -243,8 +243,7 @@ class Replicas:
         started_s = self._loop.time()
 
         def done(error: OSError | None) -> None:
-            self.sync_count += 1
-            self.sync_seconds += self._loop.time() - started_s
+            self.sync_times.observe(self._loop.time() - started_s)
             try:
                 self._synced(partition, ticket, error)
             except AssertionError as broken:

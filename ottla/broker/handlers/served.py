@@ -1,0 +1,45 @@
+"""The one table from API to handler."""
+
+from __future__ import annotations
+
+from ottla.broker.handlers import (
+    api_versions,
+    configs,
+    fetch,
+    log_dirs,
+    metadata,
+    offsets,
+    produce,
+    producer_ids,
+    quorum,
+    topics,
+)
+from ottla.broker.handlers.table import Entry, Handler
+from ottla.protocol.api import SERVED, ApiKey
+
+HANDLERS: dict[ApiKey, Handler] = {
+    ApiKey.PRODUCE: produce.handle_produce,
+    ApiKey.FETCH: fetch.handle_fetch,
+    ApiKey.LIST_OFFSETS: offsets.handle_list_offsets,
+    ApiKey.METADATA: metadata.handle_metadata,
+    ApiKey.API_VERSIONS: api_versions.handle_api_versions,
+    ApiKey.CREATE_TOPICS: topics.handle_create_topics,
+    ApiKey.DELETE_TOPICS: topics.handle_delete_topics,
+    ApiKey.DELETE_RECORDS: offsets.handle_delete_records,
+    ApiKey.INIT_PRODUCER_ID: producer_ids.handle_init_producer_id,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: offsets.handle_offset_for_leader_epoch,
+    ApiKey.DESCRIBE_CONFIGS: configs.handle_describe_configs,
+    ApiKey.ALTER_CONFIGS: configs.handle_alter_configs,
+    ApiKey.DESCRIBE_LOG_DIRS: log_dirs.handle_describe_log_dirs,
+    ApiKey.CREATE_PARTITIONS: topics.handle_create_partitions,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.handle_incremental_alter_configs,
+    ApiKey.DESCRIBE_QUORUM: quorum.handle_describe_quorum,
+    ApiKey.DESCRIBE_CLUSTER: metadata.handle_describe_cluster,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: metadata.handle_describe_topic_partitions,
+}
+
+
+def build_table() -> dict[int, Entry]:
+    """Entries of one broker; they carry its counters, so each broker builds its own."""
+    assert HANDLERS.keys() == SERVED.keys(), "advertised and served are the same set"
+    return {int(key): Entry(SERVED[key], handle) for key, handle in HANDLERS.items()}

@@ -1,0 +1,150 @@
+"""The broker's metrics page: what the rooms count anyway, by Prometheus' names.
+
+Nothing is counted here; every value is read from its room when the page is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.broker.handlers.context import Rooms
+from ottla.broker.handlers.table import LATENCY_BUCKETS_S
+from ottla.broker.network.server import Server
+from ottla.broker.telemetry.lag import LoopLag, Timers
+from ottla.broker.telemetry.metrics import SECONDS, HistogramSample, Registry, Sample
+
+
+class Measures:
+    """Registers every metric of one broker. `start` and `stop` bound the loop-lag probe."""
+
+    def __init__(self, rooms: Rooms, server: Server, timers: Timers) -> None:
+        self.registry = Registry()
+        self._rooms = rooms
+        self._server = server
+        self._lag = LoopLag(
+            timers,
+            self.registry.histogram(
+                "ottla_loop_lag_seconds", "How late the event loop runs its timers.", SECONDS
+            ),
+        )
+        self._watch_network()
+        self._watch_partitions()
+        self._watch_disks()
+
+    def start(self) -> None:
+        self._lag.start()
+
+    def stop(self) -> None:
+        self._lag.stop()
+
+    def _watch_network(self) -> None:
+        registry, server = self.registry, self._server
+        metrics = server.metrics
+        registry.watch_histograms(
+            "ottla_request_seconds",
+            "Time from a request's last byte to its answer, by API.",
+            LATENCY_BUCKETS_S,
+            self._latencies,
+        )
+        registry.watch("ottla_connections", "Open connections.", lambda: len(server.connections))
+        registry.watch(
+            "ottla_connections_accepted_total",
+            "Connections accepted.",
+            lambda: metrics.accepted,
+            kind="counter",
+        )
+        registry.watch(
+            "ottla_connections_closed_total",
+            "Connections that the broker ended, by reason.",
+            lambda: [({"reason": why}, n) for why, n in metrics.closed_by_reason.items()],
+            kind="counter",
+        )
+        registry.watch(
+            "ottla_received_bytes_total",
+            "Bytes received from clients.",
+            lambda: metrics.received_bytes,
+            kind="counter",
+        )
+        registry.watch(
+            "ottla_sent_bytes_total",
+            "Bytes sent to clients.",
+            lambda: metrics.sent_bytes,
+            kind="counter",
+        )
+        registry.watch(
+            "ottla_held_request_bytes", "Bytes of unfinished requests.", lambda: server.held_bytes
+        )
+        registry.watch(
+            "ottla_handler_errors_total",
+            "Requests that failed by a bug of ours.",
+            lambda: metrics.handler_errors,
+            kind="counter",
+        )
+        registry.watch(
+            "ottla_cold_reads_total",
+            "Steps of a fetch that were read ahead from the disk.",
+            lambda: server.page_cache.cold_reads,
+            kind="counter",
+        )
+
+    def _watch_partitions(self) -> None:
+        registry, replicas = self.registry, self._rooms.replicas
+        registry.watch(
+            "ottla_log_end_offset",
+            "Next offset to be written, by partition.",
+            lambda: self._by_partition("log_end_offset"),
+        )
+        registry.watch(
+            "ottla_high_watermark",
+            "Offset up to which consumers see, by partition.",
+            lambda: self._by_partition("high_watermark"),
+        )
+        registry.watch(
+            "ottla_log_size_bytes",
+            "Size of a partition's log.",
+            lambda: self._by_partition("size_bytes"),
+        )
+        registry.watch(
+            "ottla_commit_waiters",
+            "Produce requests that wait for a sync.",
+            lambda: sum(len(partition.commit_waiters) for partition in replicas),
+        )
+        registry.watch(
+            "ottla_fetch_waiters",
+            "Fetch requests that are parked.",
+            lambda: sum(len(partition.fetch_waiters) for partition in replicas),
+        )
+
+    def _watch_disks(self) -> None:
+        registry, rooms = self.registry, self._rooms
+        registry.watch_histograms(
+            "ottla_sync_seconds",
+            "Time of a sync, its wait for a thread included.",
+            SECONDS,
+            lambda: [({}, rooms.replicas.sync_times.counts, rooms.replicas.sync_times.sum)],
+        )
+        registry.watch(
+            "ottla_offline_log_dirs",
+            "Log directories that failed and serve nothing until a restart.",
+            lambda: len(rooms.logs.offline_dirs),
+        )
+        registry.watch(
+            "ottla_fetch_sessions",
+            "Incremental fetch sessions.",
+            lambda: len(rooms.fetch_sessions),
+        )
+        registry.watch(
+            "ottla_metadata_offset",
+            "Last offset of the metadata log that is in force.",
+            lambda: rooms.image.offset,
+        )
+
+    def _latencies(self) -> Iterable[HistogramSample]:
+        for entry in self._server.table.values():
+            if entry.requests:
+                yield {"api": entry.api.key.name}, entry.buckets, entry.seconds
+
+    def _by_partition(self, name: str) -> Iterable[Sample]:
+        for partition in self._rooms.replicas:
+            labels = {"topic": partition.topic, "partition": str(partition.index)}
+            yield labels, getattr(partition.log, name)

@@ -1,0 +1,104 @@
+"""From the metadata image to logs and leaders: what a committed change makes this broker do.
+
+`open_all` runs once, after the logs are loaded; `publish` runs for each delta, before the command
+that made it is answered, so that a topic whose creation was answered can be written to at once.
+The order is Kafka's: deletions first, then partitions, then configurations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ottla.broker.log.manager import LogManager
+from ottla.broker.metadata.delta import Delta
+from ottla.broker.metadata.image import MetadataImage
+from ottla.broker.metadata.publish import LocalPartition, local_changes
+from ottla.broker.ports import Events
+from ottla.broker.replication.replicas import Replicas
+from ottla.config.types import LogConfig
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.wire import ZERO_UUID
+
+ConfigOf = Callable[[MetadataImage, str], LogConfig]
+
+
+class Publisher:
+    """Keeps the led partitions of one broker equal to the image."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        logs: LogManager,
+        replicas: Replicas,
+        config_of: ConfigOf,
+        events: Events,
+    ) -> None:
+        self._node_id = node_id
+        self._logs = logs
+        self._replicas = replicas
+        self._config_of = config_of
+        self._events = events
+
+    def open_all(self, image: MetadataImage) -> None:
+        """Leads every partition that the image gives us; a log of no known topic is set aside."""
+        for log in self._logs.logs:
+            topic = image.topics.by_name.get(log.topic)
+            if log.topic_id == ZERO_UUID and topic is not None and log.log_end_offset == 0:
+                self._logs.assign_topic_id(log, topic.topic_id)
+            known = topic is not None and log.partition in topic.partitions
+            if not known or topic is None or topic.topic_id != log.topic_id:
+                self._logs.set_aside(log.topic, log.partition)
+        for topic, index, partition in image.leaders(self._node_id):
+            self._lead(image, topic.name, topic.topic_id, index, partition.leader_epoch)
+
+    def publish(self, delta: Delta, image: MetadataImage) -> None:
+        changes = local_changes(delta, image, self._node_id)
+        for gone in changes.deleted:
+            self._delete(gone)
+        for led in changes.leading:
+            epoch = led.partition.leader_epoch
+            self._lead(image, led.topic, led.topic_id, led.partition_id, epoch)
+        for followed in changes.following:
+            # A single node follows nobody: a partition without a leader is only not led.
+            partition = self._replicas.by_id(followed.topic_id, followed.partition_id)
+            if partition is not None:
+                self._replicas.drop(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        names = changes.topics_with_new_configs
+        self._configure(image, image.topics.by_name if changes.broker_configs_changed else names)
+
+    def _lead(
+        self, image: MetadataImage, topic: str, topic_id: bytes, index: int, leader_epoch: int
+    ) -> None:
+        led = self._replicas.by_id(topic_id, index)
+        if led is not None:
+            self._replicas.change_epoch(led, leader_epoch)
+            return
+        log = self._logs.get(topic, index)
+        if log is None:
+            try:
+                log = self._logs.create(topic, index, topic_id, self._config_of(image, topic))
+            except (OSError, KafkaError) as error:
+                # The partition stays offline; its clients are answered KAFKA_STORAGE_ERROR.
+                self._events.error(
+                    "partition_not_opened", topic=topic, partition=index, error=str(error)
+                )
+                return
+        self._replicas.lead(log, leader_epoch, self._logs.dir_of(log))
+
+    def _delete(self, gone: LocalPartition) -> None:
+        led = self._replicas.by_id(gone.topic_id, gone.partition_id)
+        if led is not None:
+            self._replicas.drop(led, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        log = self._logs.get(gone.topic, gone.partition_id)
+        offline = (gone.topic, gone.partition_id) in self._logs.offline_partitions
+        if offline or (log is not None and log.topic_id == gone.topic_id):
+            self._logs.delete(gone.topic, gone.partition_id)
+
+    def _configure(self, image: MetadataImage, topics: Iterable[str]) -> None:
+        for name in topics:
+            config = self._config_of(image, name)
+            for index in image.topics.by_name[name].partitions:
+                log = self._logs.get(name, index)
+                if log is not None:
+                    log.config = config

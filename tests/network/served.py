@@ -1,0 +1,93 @@
+"""A server whose handlers are the test's own, and a raw client for it."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import structlog
+
+from ottla.broker.handlers.context import Rooms
+from ottla.broker.handlers.table import Entry
+from ottla.broker.network.server import Limits, Server
+from ottla.config.types import Listener
+from ottla.protocol.api import SERVED, ApiKey
+from ottla.protocol.frame import encode_request
+from ottla.protocol.schema import Message
+
+LIMITS = Limits(
+    max_request_size=1024 * 1024,
+    send_buffer_bytes=-1,
+    receive_buffer_bytes=-1,
+    backlog=50,
+    max_connections=1000,
+    max_connections_per_ip=1000,
+    idle_ms=600_000,
+    held_bytes_max=-1,
+)
+
+
+class Raw:
+    """Bytes out, whole frames in."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, message: Message, version: int, correlation_id: int = 0) -> None:
+        frame, _ = encode_request(message, version, correlation_id=correlation_id, client_id="raw")
+        self.writer.write(frame)
+
+    async def frame(self) -> bytes:
+        """The next answer without its length; IncompleteReadError if the connection ended."""
+        (size,) = struct.unpack(">i", await asyncio.wait_for(self.reader.readexactly(4), 10))
+        return await asyncio.wait_for(self.reader.readexactly(size), 10)
+
+    async def correlation_id(self) -> int:
+        return cast(int, struct.unpack_from(">i", await self.frame())[0])
+
+    async def closed(self) -> bool:
+        """True when the server ends the connection without another byte."""
+        try:
+            return await asyncio.wait_for(self.reader.read(1), 10) == b""
+        except ConnectionError:
+            return True
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+class Served:
+    def __init__(self, server: Server, port: int, fatal: list[BaseException]) -> None:
+        self.server = server
+        self.port = port
+        self.fatal = fatal
+
+    async def connect(self, **options: Any) -> Raw:
+        return Raw(*await asyncio.open_connection("127.0.0.1", self.port, **options))
+
+
+@asynccontextmanager
+async def serving(
+    handlers: dict[ApiKey, Callable[..., Any]], limits: Limits = LIMITS
+) -> AsyncIterator[Served]:
+    fatal: list[BaseException] = []
+    workers = ThreadPoolExecutor(1)
+    server = Server(
+        rooms=cast(Rooms, None),
+        table={key: Entry(SERVED[key], handle) for key, handle in handlers.items()},
+        limits=limits,
+        workers=workers,
+        events=structlog.get_logger(),
+        on_fatal=fatal.append,
+    )
+    bound = await server.start([Listener("PLAINTEXT", "127.0.0.1", 0, "PLAINTEXT")])
+    try:
+        yield Served(server, bound[0].port, fatal)
+    finally:
+        await server.stop(grace_s=0.2)
+        workers.shutdown()

@@ -1,0 +1,269 @@
+"""One connection: order, pipelining, bad frames, limits. Handlers are the tests' own."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import struct
+from typing import Any
+
+import pytest
+
+from ottla.broker.network.answers import NO_ANSWER, CloseConnection, Pending
+from ottla.protocol.api import ApiKey
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
+from tests.network.served import LIMITS, serving
+
+
+def answer_at_once(session: Any, request: Any, version: int) -> ApiVersionsResponse:
+    return ApiVersionsResponse()
+
+
+class Parked:
+    """A handler whose answers the test gives, in the order it likes."""
+
+    def __init__(self) -> None:
+        self.pending: list[Pending] = []
+        self.arrived = asyncio.Semaphore(0)
+
+    def __call__(self, session: Any, request: Any, version: int) -> Pending:
+        pending = Pending()
+        self.pending.append(pending)
+        self.arrived.release()
+        return pending
+
+
+async def test_answers_keep_the_order_of_requests() -> None:
+    parked = Parked()
+    async with serving({ApiKey.METADATA: parked, ApiKey.API_VERSIONS: answer_at_once}) as served:
+        raw = await served.connect()
+        raw.send(MetadataRequest(), 1, correlation_id=1)
+        raw.send(ApiVersionsRequest(), 0, correlation_id=2)
+        raw.send(MetadataRequest(), 1, correlation_id=3)
+        await parked.arrived.acquire()
+        await parked.arrived.acquire()
+        parked.pending[1].complete(MetadataResponse())
+        parked.pending[0].complete(MetadataResponse())
+
+        assert [await raw.correlation_id() for _ in range(3)] == [1, 2, 3]
+        raw.close()
+
+
+async def test_a_frame_may_come_byte_by_byte_and_many_in_one_segment() -> None:
+    async with serving({ApiKey.API_VERSIONS: answer_at_once}) as served:
+        raw = await served.connect()
+        for correlation_id in range(1000):
+            raw.send(ApiVersionsRequest(), 0, correlation_id)
+        assert [await raw.correlation_id() for _ in range(1000)] == list(range(1000))
+
+        frame = struct.pack(">ihhih", 10, 18, 0, 77, -1)
+        for byte in frame:
+            raw.writer.write(bytes([byte]))
+            await raw.writer.drain()
+            await asyncio.sleep(0)
+        assert await raw.correlation_id() == 77
+        raw.close()
+
+
+async def test_a_handler_that_awaits_keeps_its_place() -> None:
+    gate = asyncio.Event()
+
+    async def slow(session: Any, request: Any, version: int) -> MetadataResponse:
+        await gate.wait()
+        return MetadataResponse()
+
+    async with serving({ApiKey.METADATA: slow, ApiKey.API_VERSIONS: answer_at_once}) as served:
+        raw = await served.connect()
+        raw.send(MetadataRequest(), 1, correlation_id=1)
+        raw.send(ApiVersionsRequest(), 0, correlation_id=2)
+        gate.set()
+
+        assert [await raw.correlation_id() for _ in range(2)] == [1, 2]
+        raw.close()
+
+
+async def test_no_answer_takes_no_place() -> None:
+    def silent(session: Any, request: Any, version: int) -> Any:
+        return NO_ANSWER
+
+    async with serving({ApiKey.PRODUCE: silent, ApiKey.API_VERSIONS: answer_at_once}) as served:
+        raw = await served.connect()
+        raw.send(ProduceRequest(acks=0), 9, correlation_id=1)
+        raw.send(ApiVersionsRequest(), 0, correlation_id=2)
+
+        assert await raw.correlation_id() == 2
+        raw.close()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        struct.pack(">i", -1),
+        struct.pack(">i", 0),
+        struct.pack(">i", 3),
+        struct.pack(">i", LIMITS.max_request_size + 1),
+        b"GET / HTTP/1.1\r\n\r\n",
+        bytes.fromhex("16030102000100"),
+        struct.pack(">ihhih", 10, 4, 0, 1, -1),
+        struct.pack(">ihhih", 10, 999, 0, 1, -1),
+        struct.pack(">ihhih", 10, -1, 0, 1, -1),
+        struct.pack(">ihhih", 10, 3, 14, 1, -1),
+        struct.pack(">ihhih", 10, 3, -1, 1, -1),
+        struct.pack(">ihhih", 10, 3, 0, 1, 500),
+        struct.pack(">ihhihi", 14, 3, 0, 1, -1, 2**31 - 1),
+    ],
+)
+async def test_what_cannot_be_read_ends_that_connection_only(sent: bytes) -> None:
+    def metadata(session: Any, request: Any, version: int) -> MetadataResponse:
+        return MetadataResponse()
+
+    async with serving({ApiKey.METADATA: metadata, ApiKey.API_VERSIONS: answer_at_once}) as served:
+        other = await served.connect()
+        raw = await served.connect()
+        raw.writer.write(sent)
+
+        assert await raw.closed()
+        other.send(ApiVersionsRequest(), 0, correlation_id=5)
+        assert await other.correlation_id() == 5
+        other.close()
+        raw.close()
+
+
+@pytest.mark.parametrize("version", [99, -1])
+async def test_an_unknown_api_versions_version_is_answered_in_version_0(version: int) -> None:
+    async with serving({ApiKey.API_VERSIONS: answer_at_once}) as served:
+        raw = await served.connect()
+        raw.writer.write(struct.pack(">ihhihb", 11, 18, version, 6, -1, 0))
+        frame = await raw.frame()
+
+        assert frame == bytes.fromhex("00000006 0023 00000001 0012 0000 0004")
+        raw.close()
+
+
+async def test_a_handler_that_fails_is_answered_and_told() -> None:
+    def broken(session: Any, request: Any, version: int) -> Any:
+        raise RuntimeError("a bug of ours")
+
+    def refused(session: Any, request: Any, version: int) -> Any:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION)
+
+    async with serving({ApiKey.API_VERSIONS: broken}) as served:
+        raw = await served.connect()
+        raw.send(ApiVersionsRequest(), 0, correlation_id=1)
+        frame = await raw.frame()
+
+        assert struct.unpack_from(">ih", frame) == (1, -1)
+        assert served.server.metrics.handler_errors == 1
+        raw.close()
+    async with serving({ApiKey.API_VERSIONS: refused}) as served:
+        raw = await served.connect()
+        raw.send(ApiVersionsRequest(), 0, correlation_id=1)
+
+        assert struct.unpack_from(">ih", await raw.frame()) == (1, 44)
+        raw.close()
+
+
+async def test_a_broken_invariant_ends_the_broker() -> None:
+    def broken(session: Any, request: Any, version: int) -> Any:
+        raise AssertionError("two and two are five")
+
+    async with serving({ApiKey.API_VERSIONS: broken}) as served:
+        raw = await served.connect()
+        raw.send(ApiVersionsRequest(), 0)
+
+        assert await raw.closed()
+        assert len(served.fatal) == 1
+        raw.close()
+
+
+async def test_a_request_may_end_its_connection() -> None:
+    def refuse(session: Any, request: Any, version: int) -> Any:
+        raise CloseConnection("as Kafka does")
+
+    async with serving({ApiKey.PRODUCE: refuse}) as served:
+        raw = await served.connect()
+        raw.send(ProduceRequest(acks=0), 9)
+
+        assert await raw.closed()
+        raw.close()
+
+
+async def test_a_parked_request_is_abandoned_with_its_connection() -> None:
+    abandoned = asyncio.Event()
+
+    class Tracked(Pending):
+        __slots__ = ()
+
+        def on_abandoned(self) -> None:
+            abandoned.set()
+
+    def park(session: Any, request: Any, version: int) -> Pending:
+        return Tracked()
+
+    async with serving({ApiKey.METADATA: park}) as served:
+        raw = await served.connect()
+        raw.send(MetadataRequest(), 1)
+        await raw.writer.drain()
+        raw.writer.transport.abort()
+
+        await asyncio.wait_for(abandoned.wait(), 5)
+        assert served.server.connections == []
+
+
+async def test_a_client_that_does_not_read_is_not_read_from() -> None:
+    served_count = 0
+
+    def large(session: Any, request: Any, version: int) -> ProduceResponse:
+        nonlocal served_count
+        served_count += 1
+        part = ProduceResponse.PartitionProduceResponse(error_message="x" * 30_000)
+        return ProduceResponse(
+            [ProduceResponse.TopicProduceResponse("t", partition_responses=[part])]
+        )
+
+    async with serving({ApiKey.PRODUCE: large}) as served:
+        raw = await served.connect()
+        for number in range(1000):
+            raw.send(ProduceRequest(), 9, number)
+        await raw.correlation_id()
+        connection = served.server.connections[0]
+        unread = served_count
+        assert unread < 1000
+        assert "paused" in repr(connection)
+
+        assert [await raw.correlation_id() for _ in range(999)] == list(range(1, 1000))
+        assert served_count == 1000
+        raw.close()
+
+
+async def test_connections_above_the_limit_are_closed() -> None:
+    limits = dataclasses.replace(LIMITS, max_connections=2)
+    async with serving({ApiKey.API_VERSIONS: answer_at_once}, limits) as served:
+        first, second = await served.connect(), await served.connect()
+        for raw in (first, second):
+            raw.send(ApiVersionsRequest(), 0)
+            await raw.frame()
+        third = await served.connect()
+
+        assert await third.closed()
+        for raw in (first, second, third):
+            raw.close()
+
+
+async def test_unfinished_frames_over_the_budget_are_shed() -> None:
+    limits = dataclasses.replace(LIMITS, held_bytes_max=100_000)
+    async with serving({ApiKey.API_VERSIONS: answer_at_once}, limits) as served:
+        raws = [await served.connect() for _ in range(4)]
+        for raw in raws:
+            raw.writer.write(struct.pack(">i", 500_000) + bytes(60_000))
+            await raw.writer.drain()
+        while served.server.held_bytes < 240_000:
+            await asyncio.sleep(0)
+        served.server.sweep()
+
+        assert served.server.held_bytes <= 100_000
+        for raw in raws:
+            raw.close()
