@@ -30,6 +30,7 @@ from tests.bench.start import START
 from tests.bench.volume import BULK, FAN_OUT, IDEMPOTENT, SMALL
 from tests.bench.workload import Work, at_most
 from tests.peers import jars
+from tests.peers.raw import AnsweredError
 from tests.peers.servers import ApacheKafka, Ottla, Server
 
 WORKS = (
@@ -47,7 +48,7 @@ WORKS = (
 )
 # Works that say the same every time need fewer rounds than the rest.
 ROUNDS_MAX = {COLD.name: 3, SILENT.name: 1, START.name: 3}
-FAILURES = (AssertionError, KafkaException, OSError, RuntimeError)
+FAILURES = (AnsweredError, AssertionError, KafkaException, OSError, RuntimeError)
 MEMORY = Work(
     "memory",
     "resident memory after all of this load",

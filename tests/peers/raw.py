@@ -76,6 +76,14 @@ class Produced:
     base_offset: int
 
 
+class AnsweredError(Exception):
+    """A request was answered with an error code."""
+
+    def __init__(self, request: str, code: int) -> None:
+        super().__init__(f"{request} was answered with error {code}")
+        self.code = code
+
+
 class Connection:
     """One blocking connection. Requests may be sent ahead of reading answers."""
 
@@ -137,7 +145,7 @@ class Connection:
         position = 8 + 2 + name_size + 4 + 4
         (error,) = struct.unpack_from(">h", body, position)
         if error:
-            raise RuntimeError(f"Fetch was answered with error {error}")
+            raise AnsweredError("Fetch", error)
         (aborted,) = struct.unpack_from(">i", body, position + 18)
         position += 22 + 16 * max(aborted, 0)
         (size,) = struct.unpack_from(">i", body, position)
@@ -149,7 +157,7 @@ class Connection:
         _correlation_id, body = self.receive()
         error, producer_id, epoch = struct.unpack_from(">hqh", body, 4)
         if error:
-            raise RuntimeError(f"InitProducerId was answered with error {error}")
+            raise AnsweredError("InitProducerId", error)
         return producer_id, epoch
 
     def close(self) -> None:

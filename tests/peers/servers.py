@@ -78,15 +78,20 @@ class Server:
         """The command line that runs the broker in the foreground."""
         raise NotImplementedError
 
-    def start(self) -> float:
-        """Starts it; returns the seconds until it answered ApiVersions."""
+    def spawn(self) -> None:
+        """Starts the process and waits for nothing."""
         assert self.process is None
-        started = time.perf_counter()
         command = self.command()
         with self.output.open("ab") as output:
             self.process = subprocess.Popen(
                 command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
             )
+
+    def start(self) -> float:
+        """Starts it; returns the seconds until it answered ApiVersions."""
+        started = time.perf_counter()
+        self.spawn()
+        assert self.process is not None
         while not answers(self.port):
             elapsed = time.perf_counter() - started
             if self.process.poll() is not None or elapsed > READY_SECONDS_MAX:
