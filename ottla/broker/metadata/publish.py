@@ -88,8 +88,8 @@ class MetadataMachine:
 
     empty: MetadataImage = EMPTY_IMAGE
 
-    def replay(self, base: MetadataImage) -> Replay:
-        return Replay(base)
+    def replay(self, base: MetadataImage, *, in_transaction: bool = False) -> Replay:
+        return Replay(base, in_transaction=in_transaction)
 
     def decode(self, view: memoryview) -> Iterator[Message]:
         return decode_batch(view)

@@ -9,7 +9,6 @@ must stop, because its picture of the cluster would be wrong from there on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 from ottla.protocol.codec import decoder, encoder
 from ottla.protocol.errors import KafkaError, ProtocolError
@@ -98,7 +97,11 @@ _VERSIONS_BY_LEVEL: dict[type[Message], tuple[tuple[int, int], ...]] = {
 # 8 MiB at most, and a compressed one may come from another writer.
 _BATCH_SIZE_MAX = 64 * 1024 * 1024
 
-_decoders: dict[tuple[int, int], Any] = {}
+HEAD_SIZE = 3
+
+Decode = Callable[[memoryview, int], tuple[Message, int]]
+
+_decoders: dict[bytes, Decode] = {}
 
 
 class MetadataError(Exception):
@@ -139,33 +142,38 @@ def encode_record(record: Message, metadata_version: int) -> bytes:
 
 def decode_record(value: bytes) -> Message:
     """The record that a value holds; MetadataError if it holds none that we know."""
-    view = memoryview(value)
+    # Every frame and type that Kafka has assigned fits in one byte, so that its first three bytes
+    # are frame, type and version, and say how to go on.
+    decode = _decoders.get(value[:HEAD_SIZE])
     try:
-        frame, position = read_uvarint(view, 0)
-        type_id, position = read_uvarint(view, position)
-        version, position = read_uvarint(view, position)
-        decode = _decoders.get((type_id, version)) or _find_decoder(frame, type_id, version)
-        if frame != FRAME_VERSION:
-            raise MetadataError(f"a metadata record has frame version {frame}")
-        record, end = decode(view, position)
+        if decode is None:
+            decode, position = _find_decoder(value)
+        else:
+            position = HEAD_SIZE
+        record, end = decode(memoryview(value), position)
     except (ProtocolError, IndexError) as error:
         raise MetadataError(f"a metadata record cannot be read: {error}") from error
     if end != len(value):
         raise MetadataError(f"{type(record).__name__} has {len(value) - end} bytes too many")
-    assert isinstance(record, Message)
     return record
 
 
-def _find_decoder(
-    frame: int, type_id: int, version: int
-) -> Callable[[memoryview, int], tuple[Message, int]]:
+def _find_decoder(value: bytes) -> tuple[Decode, int]:
+    view = memoryview(value)
+    frame, position = read_uvarint(view, 0)
+    type_id, position = read_uvarint(view, position)
+    version, position = read_uvarint(view, position)
+    if frame != FRAME_VERSION:
+        raise MetadataError(f"a metadata record has frame version {frame}")
     cls = _BY_TYPE.get(type_id)
     if cls is None or version not in cls.__schema__.versions:
         raise MetadataError(
-            f"a metadata record has frame {frame}, type {type_id}, version {version}: unknown here"
+            f"a metadata record has type {type_id}, version {version}: unknown here"
         )
-    decode = _decoders[type_id, version] = decoder(cls, version)
-    return decode
+    decode = decoder(cls, version)
+    if position == HEAD_SIZE:
+        _decoders[value[:HEAD_SIZE]] = decode
+    return decode, position
 
 
 def encode_batch(

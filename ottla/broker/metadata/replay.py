@@ -25,10 +25,11 @@ class Replay:
 
     __slots__ = ("_delta", "_epoch", "_offset", "_pending", "_timestamp", "base")
 
-    def __init__(self, base: MetadataImage) -> None:
+    def __init__(self, base: MetadataImage, *, in_transaction: bool = False) -> None:
+        """`in_transaction`: the base ends inside a transaction, which can only be aborted."""
         self.base = base
         self._delta = Delta(base)
-        self._pending: list[Message] | None = None
+        self._pending: list[Message] | None = [] if in_transaction else None
         self._offset = base.offset
         self._epoch = base.epoch
         self._timestamp = base.timestamp

@@ -1,0 +1,63 @@
+"""What a controller does first when it leads: the first records of a new cluster, and itself.
+
+Each is a command of its own, so that each stands in the log as Apache Kafka writes it: the first
+transaction, the controller's registration, the broker's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ottla.broker.controller.brokers import (
+    Registered,
+    Registration,
+    register,
+    register_controller,
+)
+from ottla.broker.controller.features import abort_record, first_records, levels_above_ours
+from ottla.broker.metadata.image import EndpointImage, MetadataImage
+from ottla.broker.ports import Events
+from ottla.broker.quorum.driver import Quorum
+from ottla.protocol.schema import Message
+
+
+@dataclass(slots=True, frozen=True)
+class NewCluster:
+    """What a cluster begins with: the records of bootstrap.checkpoint, and a broker default."""
+
+    bootstrap: Sequence[Message]
+    min_insync_replicas: int = 1
+
+
+async def activate(
+    quorum: Quorum,
+    *,
+    new_cluster: NewCluster,
+    registration: Registration,
+    controller_listeners: Sequence[EndpointImage],
+    events: Events,
+) -> Registered:
+    """Brings the metadata of a started quorum to where this node is registered, and fenced.
+
+    The broker is put in service by `brokers.unfence`, when its logs are loaded.
+    """
+    if quorum.in_transaction:
+        await quorum.submit(lambda image: ([abort_record()], None))
+    if not quorum.image.metadata_version:
+        first = first_records(
+            new_cluster.bootstrap, min_insync_replicas=new_cluster.min_insync_replicas
+        )
+        await quorum.submit(lambda image: (first, None))
+    above = levels_above_ours(quorum.image)
+    if above:
+        events.info("features_above_ours", kept=above)
+
+    def register_node(image: MetadataImage) -> tuple[list[Message], Registered]:
+        controller = register_controller(
+            registration.broker_id, registration.incarnation_id, controller_listeners
+        )
+        records, registered = register(image, registration, position=1)
+        return [controller, *records], registered
+
+    return await quorum.submit(register_node)

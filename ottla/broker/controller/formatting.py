@@ -1,0 +1,109 @@
+"""An empty directory made into a new cluster's, as `kafka-storage format --standalone` does.
+
+    bootstrap.checkpoint                       in every log dir: the first records of the metadata
+    __cluster_metadata-0/0...0-0...0.checkpoint   the one voter, no data
+    __cluster_metadata-0/quorum-state          comes with the first election
+
+meta.properties is the log manager's. Each file is made only where it is missing and nothing follows
+it yet, so formatting may be repeated after a crash in the middle of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.broker.controller.features import bootstrap_records
+from ottla.broker.log.checkpoints import TEMPORARY_SUFFIX
+from ottla.broker.metadata.records import (
+    LATEST_METADATA_VERSION,
+    MetadataError,
+    decode_batch,
+    encode_batch,
+)
+from ottla.broker.ports import Disk
+from ottla.broker.quorum.snapshot import (
+    BOOTSTRAP_FILE,
+    BOOTSTRAP_ID,
+    SnapshotError,
+    list_snapshots,
+    read_snapshot,
+    snapshot_batches,
+    write_batches,
+    write_snapshot,
+)
+from ottla.broker.quorum.store import METADATA_DIRECTORY
+from ottla.broker.quorum.voters import KRAFT_VERSIONS, Voter, VoterSet
+from ottla.protocol.schema import Message
+
+
+def format_directories(
+    disk: Disk, log_dirs: Iterable[str], *, metadata_dir: str, voter: Voter, now_ms: int
+) -> bool:
+    """Formats what is not formatted; whether this began a new cluster.
+
+    The log dirs exist and have their meta.properties; `metadata_dir` is the one (it need not be
+    among them) that gets the metadata log, whose directory's id is the voter's.
+    """
+    directory = f"{metadata_dir}/{METADATA_DIRECTORY}"
+    if not disk.exists(directory):
+        disk.make_dir(directory)
+        disk.sync_dir(metadata_dir)
+    if _has_metadata(disk, directory):
+        return False
+    for log_dir in log_dirs:
+        path = f"{log_dir}/{BOOTSTRAP_FILE}"
+        if not disk.exists(path):
+            write_batches(disk, path, _bootstrap_batches(now_ms), part=path + TEMPORARY_SUFFIX)
+    batches = snapshot_batches(
+        (),
+        _encode,
+        epoch=BOOTSTRAP_ID.epoch,
+        now_ms=now_ms,
+        last_contained_timestamp=now_ms,
+        kraft_version=KRAFT_VERSIONS[1],
+        voters=VoterSet.of([voter]),
+    )
+    write_snapshot(disk, directory, BOOTSTRAP_ID, batches)
+    return True
+
+
+def read_bootstrap(disk: Disk, log_dir: str) -> list[Message]:
+    """The first records of this cluster's metadata: what the directory was formatted with."""
+    path = f"{log_dir}/{BOOTSTRAP_FILE}"
+    if not disk.exists(path):
+        return bootstrap_records()
+    try:
+        snapshot = read_snapshot(disk, path)
+    except SnapshotError as error:
+        raise MetadataError(f"{path} cannot be read: {error}") from error
+    return [record for _, view in snapshot.batches for record in decode_batch(view)]
+
+
+def _has_metadata(disk: Disk, directory: str) -> bool:
+    """Whether a snapshot or a log is there; then nothing may be formatted."""
+    if list_snapshots(disk, directory):
+        return True
+    return any(name.endswith(".log") for name in disk.list(directory))
+
+
+def _bootstrap_batches(now_ms: int) -> Iterable[bytearray]:
+    def encode(records: list[Message], base_offset: int) -> bytearray:
+        return encode_batch(
+            records,
+            base_offset=base_offset,
+            leader_epoch=BOOTSTRAP_ID.epoch,
+            timestamp=now_ms,
+            metadata_version=LATEST_METADATA_VERSION,
+        )
+
+    return snapshot_batches(
+        bootstrap_records(),
+        encode,
+        epoch=BOOTSTRAP_ID.epoch,
+        now_ms=now_ms,
+        last_contained_timestamp=0,
+    )
+
+
+def _encode(records: list[Message], base_offset: int) -> bytearray:
+    raise AssertionError("the first snapshot holds no data")

@@ -1,0 +1,367 @@
+"""The quorum at work on one node: the only writer and the only reader of its metadata log.
+
+A change goes so: the command sees the newest image, durable or not, and returns records; they are
+applied to that image, then appended as one batch; a sync runs in a worker thread; when it is over
+the change is published, and only then is the command's caller answered. While one sync runs, the
+next changes gather, so that many share the next sync. Records that the image refuses are never
+appended, for replaying them would stop every node for good.
+
+A failed sync ends the process: what the disk holds is unknown then, and the log is the cluster's
+memory. `on_fatal` is told once, and every caller that waits gets the error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from ottla.broker.log.checkpoints import MalformedFile
+from ottla.broker.ports import Clock, Disk, Events
+from ottla.broker.quorum.raft import Known, Output, QuorumError, Raft
+from ottla.broker.quorum.snapshot import SnapshotId
+from ottla.broker.quorum.store import FlushTicket, Loaded, QuorumSettings, QuorumStore
+from ottla.broker.quorum.vote_file import read_vote_state, write_vote_state
+from ottla.broker.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records.control import build_control_batch
+from ottla.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from ottla.broker.metadata.delta import Delta
+    from ottla.broker.metadata.image import MetadataImage
+    from ottla.broker.metadata.publish import MetadataMachine
+
+T = TypeVar("T")
+Command = Callable[["MetadataImage"], tuple[list[Message], T]]
+Listener = Callable[["Delta", "MetadataImage"], None]
+
+
+class _Change(NamedTuple):
+    """A change that is appended and waits for its sync."""
+
+    delta: Delta
+    image: MetadataImage
+    done: asyncio.Future[None]
+
+
+class ReplicaState(NamedTuple):
+    """One replica of the metadata log; times are wall times, -1 for unknown."""
+
+    replica_id: int
+    directory_id: bytes
+    log_end_offset: int
+    last_fetch_ms: int
+    last_caught_up_ms: int
+
+
+@dataclass(slots=True, frozen=True)
+class QuorumDescription:
+    """What DescribeQuorum shows."""
+
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    voters: tuple[ReplicaState, ...]
+    observers: tuple[ReplicaState, ...]
+    endpoints: dict[int, tuple[Endpoint, ...]]
+
+
+class Quorum:
+    """The metadata quorum of this node. Every method runs on the loop."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        *,
+        local: ReplicaKey,
+        endpoints: tuple[Endpoint, ...],
+        machine: MetadataMachine,
+        settings: QuorumSettings,
+        clock: Clock,
+        events: Events,
+        executor: Executor | None = None,
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        """`directory` is that of the metadata log; `executor` runs the syncs and snapshots."""
+        self._disk = disk
+        self._directory = directory
+        self._local = local
+        self._endpoints = endpoints
+        self._machine = machine
+        self._settings = settings
+        self._clock = clock
+        self._events = events
+        self._executor = executor
+        self._on_fatal = on_fatal
+        self._listeners: list[Listener] = []
+        self.image: MetadataImage = machine.empty
+        self._tip: MetadataImage = machine.empty
+        self._gathered: list[_Change] = []
+        self._syncing: list[_Change] = []
+        self._sync: asyncio.Future[None] | None = None
+        self._scheduled = False
+        self._snapshotting: asyncio.Future[SnapshotId] | None = None
+        self._bytes_since_snapshot = 0
+        self._snapshot_due_ms = 0
+        self._closed = False
+        self._failed = False
+        self.in_transaction = False
+        """Whether the log ends inside a transaction that nobody will end (see `activate`)."""
+
+    def __repr__(self) -> str:
+        return f"<Quorum {self._raft!r} image={self.image.offset} waiting={len(self._gathered)}>"
+
+    @property
+    def epoch(self) -> int:
+        return self._raft.epoch
+
+    @property
+    def high_watermark(self) -> int:
+        return self._raft.high_watermark
+
+    def subscribe(self, listener: Listener) -> None:
+        """From now on `listener` gets each change that is durable, in order, before its answer.
+
+        Listeners are called in the order in which they subscribed. What is loaded by `start` is
+        given as one change to those that subscribed before it.
+        """
+        self._listeners.append(listener)
+
+    async def start(self) -> None:
+        """Loads what the disk holds and becomes the leader; QuorumError says why it cannot."""
+        now_ms = self._clock.wall_ms()
+        self._store = QuorumStore(
+            self._disk,
+            self._directory,
+            settings=self._settings,
+            machine=self._machine,
+            events=self._events,
+            now_ms=now_ms,
+        )
+        loaded = self._store.load()
+        self._machine.check(loaded.image)
+        self.in_transaction = loaded.in_transaction
+        self._raft = Raft(self._local, self._endpoints, self._known(loaded))
+        self._tip = loaded.image
+        first = self._perform(self._raft.start(), now_ms)
+        self._snapshot_due_ms = self._clock.monotonic_ms() + self._settings.snapshot_interval_ms
+        self._gathered += (_Change(loaded.delta, loaded.image, first.done), first)
+        self._begin_soon()
+        await first.done
+        self._events.info(
+            "quorum_started",
+            epoch=self.epoch,
+            offset=self.image.offset,
+            snapshot=self._store.snapshots[-1].name if self._store.snapshots else None,
+        )
+
+    async def submit(self, command: Command[T]) -> T:
+        """Runs a command and returns its response once its records are durable and published.
+
+        A command without records waits for the changes that it saw. KafkaError from the command
+        goes to the caller and changes nothing.
+        """
+        if self._closed:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "The controller is shutting down.")
+        records, response = command(self._tip)
+        if records:
+            done = self._append(records)
+        elif self._tip is self.image:
+            return response
+        else:
+            # The newest change is in the group that gathers or in the one that is syncing.
+            done = self._gathered[-1].done if self._gathered else self._syncing[-1].done
+        await asyncio.shield(done)
+        return response
+
+    async def stop(self) -> None:
+        """Waits for what is under way and closes the log."""
+        self._closed = True
+        while self._scheduled or self._sync is not None or self._snapshotting is not None:
+            pending = [one for one in (self._sync, self._snapshotting) if one is not None]
+            await asyncio.gather(*pending, return_exceptions=True)
+            await asyncio.sleep(0)
+        self._raft.resign()
+        if not self._failed:
+            self._store.close()
+
+    def snapshot_if_due(self) -> None:
+        """A periodic job: begins a snapshot when enough was written, or long enough ago."""
+        if self._snapshotting is not None or self._closed or self._bytes_since_snapshot == 0:
+            return
+        overdue = self._clock.monotonic_ms() >= self._snapshot_due_ms
+        if overdue or self._bytes_since_snapshot >= self._settings.snapshot_bytes:
+            self._begin_snapshot()
+
+    def describe(self) -> QuorumDescription:
+        """The state of the quorum as its leader sees it."""
+        now_ms = self._clock.wall_ms()
+        voters = self._raft.voters.voters
+        return QuorumDescription(
+            leader_id=self._local.node_id,
+            leader_epoch=self.epoch,
+            high_watermark=self.high_watermark,
+            voters=tuple(
+                ReplicaState(
+                    voter.key.node_id,
+                    voter.key.directory_id,
+                    self._store.log.log_end_offset,
+                    now_ms,
+                    now_ms,
+                )
+                for voter in voters.values()
+            ),
+            observers=(),
+            endpoints={node_id: voter.endpoints for node_id, voter in voters.items()},
+        )
+
+    # inside
+
+    def _known(self, loaded: Loaded) -> Known:
+        try:
+            vote = read_vote_state(self._disk, self._directory)
+        except MalformedFile as error:
+            raise QuorumError(f"{self._directory}: {error}.") from error
+        # A static quorum (kraft.version 0) has its voters from the configuration: this node.
+        alone = VoterSet.of([Voter(self._local, self._endpoints)])
+        return Known(
+            vote=vote,
+            voters=loaded.voters or alone,
+            voters_in_log=loaded.voters_in_log,
+            kraft_version=loaded.image.kraft_version,
+            log_end_offset=self._store.log.log_end_offset,
+            log_epoch=max(loaded.image.epoch, 0),
+        )
+
+    def _perform(self, output: Output, now_ms: int) -> _Change:
+        """Does what a won election asks for; its records wait for their sync."""
+        assert output.vote is not None
+        assert output.append
+        write_vote_state(self._disk, self._directory, output.vote)
+        batch = build_control_batch(output.append, timestamp=now_ms)
+        replay = self._machine.replay(self._tip)
+        replay.add_control(
+            kraft_version=None,
+            last_offset=self._store.append(batch, epoch=self.epoch, now_ms=now_ms),
+            epoch=self.epoch,
+            timestamp=now_ms,
+        )
+        self._bytes_since_snapshot += len(batch)
+        delta, self._tip = replay.finish()
+        return _Change(delta, self._tip, self._future())
+
+    def _append(self, records: list[Message]) -> asyncio.Future[None]:
+        now_ms = self._clock.wall_ms()
+        base_offset = self._store.log.log_end_offset
+        last_offset = base_offset + len(records) - 1
+        replay = self._machine.replay(self._tip, in_transaction=self.in_transaction)
+        replay.add(records, last_offset=last_offset, epoch=self.epoch, timestamp=now_ms)
+        assert not replay.in_transaction, "a change ends the transaction that it begins"
+        self.in_transaction = False
+        batch = self._machine.encode(
+            records,
+            self._tip,
+            base_offset=base_offset,
+            leader_epoch=self.epoch,
+            timestamp=now_ms,
+        )
+        appended = self._store.append(batch, epoch=self.epoch, now_ms=now_ms)
+        assert appended == last_offset, f"{appended} is not {last_offset}"
+        self._bytes_since_snapshot += len(batch)
+        delta, self._tip = replay.finish()
+        change = _Change(delta, self._tip, self._future())
+        self._gathered.append(change)
+        self._begin_soon()
+        return change.done
+
+    def _future(self) -> asyncio.Future[None]:
+        return asyncio.get_running_loop().create_future()
+
+    def _begin_soon(self) -> None:
+        """The sync starts at the end of this turn, so that what this turn appends joins it."""
+        if not self._scheduled and self._sync is None:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._begin_sync)
+
+    def _begin_sync(self) -> None:
+        self._scheduled = False
+        self._syncing, self._gathered = self._gathered, []
+        ticket = self._store.log.begin_flush()
+        assert ticket is not None, "what is gathered was appended"
+        loop = asyncio.get_running_loop()
+        self._sync = loop.run_in_executor(self._executor, ticket.sync)
+        self._sync.add_done_callback(partial(self._synced, ticket))
+
+    def _synced(self, ticket: FlushTicket, sync: asyncio.Future[None]) -> None:
+        self._sync = None
+        group, self._syncing = self._syncing, []
+        error = sync.exception()
+        if error is not None:
+            self._fail(error, group)
+            return
+        log = self._store.log
+        log.finish_flush(ticket)
+        committed = self._raft.flushed(log.durable_end).commit_to
+        assert committed is not None
+        assert group[-1].image.offset < committed
+        self._publish(group)
+        if self._gathered:
+            self._begin_sync()
+        self.snapshot_if_due()
+
+    def _publish(self, group: list[_Change]) -> None:
+        published = False
+        try:
+            for change in group:
+                self.image = change.image
+                for listener in self._listeners:
+                    listener(change.delta, change.image)
+            for change in group:
+                if not change.done.done():
+                    change.done.set_result(None)
+            published = True
+        finally:
+            if not published:
+                self._fail(QuorumError("a listener of the metadata failed."), group)
+
+    def _fail(self, error: BaseException, group: list[_Change]) -> None:
+        """Nothing can be appended any more; who waits is told, and so is the supervisor."""
+        self._closed = True
+        self._failed = True
+        self._events.error("quorum_failed", error=repr(error))
+        waiting, self._gathered = [*group, *self._gathered], []
+        for change in waiting:
+            if not change.done.done():
+                change.done.set_exception(
+                    KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata log failed.")
+                )
+                change.done.exception()  # its caller may be gone: nobody need retrieve it
+        self._on_fatal(error)
+
+    def _begin_snapshot(self) -> None:
+        now_ms = self._clock.wall_ms()
+        write = self._store.snapshot_writer(self.image, self._raft.voters, now_ms)
+        self._bytes_since_snapshot = 0
+        self._snapshot_due_ms = self._clock.monotonic_ms() + self._settings.snapshot_interval_ms
+        loop = asyncio.get_running_loop()
+        self._snapshotting = loop.run_in_executor(self._executor, write)
+        self._snapshotting.add_done_callback(self._snapshot_ended)
+
+    def _snapshot_ended(self, snapshotting: asyncio.Future[SnapshotId]) -> None:
+        self._snapshotting = None
+        error = snapshotting.exception()
+        if isinstance(error, OSError):
+            # The log still has everything; the next snapshot tries again.
+            self._events.warning("snapshot_failed", error=repr(error))
+            return
+        if error is not None:
+            self._fail(error, [])
+            return
+        snapshot_id = snapshotting.result()
+        self._store.snapshot_written(snapshot_id, now_ms=self._clock.wall_ms())
+        self._events.info("snapshot_written", name=snapshot_id.name)
