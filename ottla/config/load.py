@@ -59,12 +59,12 @@ class Setting:
 
 def load(
     properties_file: str | os.PathLike[str] | None = None,
-    overrides: Iterable[str] | Mapping[str, str] = (),
+    overrides: Iterable[str] | Mapping[str, object] = (),
     environ: Mapping[str, str] | None = None,
 ) -> Loaded:
     """The settings of a broker; ConfigError lists everything that is wrong with them.
 
-    `overrides` are `key=value` texts or a mapping. `environ` is the process's environment unless
+    `overrides` are `key=value` texts, or a mapping of keys to values of any kind. `environ` is the process's environment unless
     another is given; a broker inside somebody's program gives {}.
     """
     settings: dict[str, Setting] = {}
@@ -112,19 +112,19 @@ def key_of_variable(variable: str) -> str:
 
 
 def _from_overrides(
-    overrides: Iterable[str] | Mapping[str, str],
+    overrides: Iterable[str] | Mapping[str, object],
 ) -> Iterator[tuple[str, Setting]]:
     if isinstance(overrides, Mapping):
-        pairs = [(name, text) for name, text in overrides.items()]
-    else:
-        pairs = []
-        for override in overrides:
-            name, equals, text = override.partition("=")
-            if not equals or not name.strip():
-                raise ConfigError(f"--override {override}: allowed is key=value.")
-            pairs.append((name.strip(), text))
-    for name, text in pairs:
-        yield name, Setting(name, str(text).strip(), "--override")
+        for name, value in overrides.items():
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            yield name, Setting(name, text.strip(), "config")
+        return
+    for override in overrides:
+        name, equals, text = override.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise ConfigError(f"--override {override}: allowed is key=value.")
+        yield name, Setting(name, text.strip(), "--override")
 
 
 def _problems(setting: Setting) -> Iterator[str]:

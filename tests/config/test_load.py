@@ -136,6 +136,16 @@ def test_overrides_win_over_the_environment_and_that_over_the_file(tmp_path: Pat
     assert (config.num_partitions, config.log_roll_hours, config.log_retention_hours) == (4, 3, 2)
 
 
+def test_a_program_gives_values_of_any_kind() -> None:
+    overrides = {"num.partitions": 3, "delete.topic.enable": False, "broker.rack": "a"}
+
+    loaded = load(overrides=overrides, environ={})
+
+    assert loaded.config.num_partitions == 3
+    assert loaded.config.delete_topic_enable is False
+    assert loaded.origins["broker.rack"] == "config"
+
+
 def test_milliseconds_win_over_minutes_and_those_over_hours() -> None:
     hours = given("log.retention.hours=2", "log.roll.hours=3", "log.roll.jitter.hours=1").config
     minutes = given("log.retention.hours=2", "log.retention.minutes=3").config

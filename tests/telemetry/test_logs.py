@@ -7,8 +7,10 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from ottla.broker.ports import Events
-from ottla.broker.telemetry.logs import open_log
+from ottla.broker.telemetry.logs import open_log, quiet_logger
 
 
 class Terminal(io.StringIO):
@@ -73,6 +75,18 @@ def test_only_events_of_the_level_are_written() -> None:
     log.error("d")
 
     assert [line["event"] for line in lines(stream)] == ["c", "d"]
+
+
+def test_a_broker_in_a_program_is_quiet_while_all_is_well(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    log = quiet_logger()
+    log.info("started")
+    log.warning("disk_full")
+
+    assert [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()] == [
+        "disk_full"
+    ]
 
 
 def test_bound_fields_stand_in_every_event() -> None:

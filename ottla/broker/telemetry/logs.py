@@ -25,6 +25,11 @@ def open_log(
     return StructuredLog(_Output(target, console=console), LEVELS[level], {})
 
 
+def quiet_logger() -> StructuredLog:
+    """The log of a broker in somebody's program: nothing but warnings and errors, to stderr."""
+    return open_log(level="warning")
+
+
 class StructuredLog:
     """Writes events at or above its level, with the fields that it is bound to."""
 
