@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-import annotated_types
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
@@ -160,8 +159,8 @@ def key_of(field_name: str, field: FieldInfo) -> Key:
     """The key that a field declares."""
     type_ = next(entry for entry in field.metadata if isinstance(entry, ConfigType))
     limits = field.metadata
-    at_least = next((one.ge for one in limits if isinstance(one, annotated_types.Ge)), None)
-    at_most = next((one.le for one in limits if isinstance(one, annotated_types.Le)), None)
+    at_least = next((one.ge for one in limits if hasattr(one, "ge")), None)
+    at_most = next((one.le for one in limits if hasattr(one, "le")), None)
     extra = field.json_schema_extra
     assert isinstance(extra, dict)
     return Key(
@@ -169,8 +168,8 @@ def key_of(field_name: str, field: FieldInfo) -> Key:
         type=type_,
         default=render(field.default),
         sentence=field.description or "",
-        at_least=at_least,  # type: ignore[arg-type]
-        at_most=at_most,  # type: ignore[arg-type]
+        at_least=at_least,
+        at_most=at_most,
         choices=_choices(field.annotation),
         dynamic=Dynamic(extra["dynamic"]),
         acts=bool(extra["acts"]),

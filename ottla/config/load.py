@@ -64,8 +64,8 @@ def load(
 ) -> Loaded:
     """The settings of a broker; ConfigError lists everything that is wrong with them.
 
-    `overrides` are `key=value` texts, or a mapping of keys to values of any kind. `environ` is the process's environment unless
-    another is given; a broker inside somebody's program gives {}.
+    `overrides` are `key=value` texts, or a mapping of keys to values of any kind. `environ` is the
+    process's environment unless another is given; a broker inside somebody's program gives {}.
     """
     settings: dict[str, Setting] = {}
     if properties_file is not None:
