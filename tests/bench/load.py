@@ -18,9 +18,8 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
+from tests.peers import topics
 from tests.peers.servers import Server
 
 ANSWER_SECONDS_MAX = 120.0
@@ -61,31 +60,22 @@ def topic(
 ) -> Iterator[str]:
     """A topic for the length of the block."""
     name = f"bench-{uuid.uuid4().hex[:10]}"
-    admin = AdminClient({"bootstrap.servers": server.bootstrap})
-    config = {"flush.messages": str(flush_messages)}
-    for answer in admin.create_topics([NewTopic(name, partitions, 1, config=config)]).values():
-        answer.result(30)
+    topics.create(server.bootstrap, {name: partitions}, {"flush.messages": str(flush_messages)})
     ready = Producer({"bootstrap.servers": server.bootstrap, **QUIET})
     deadline = time.monotonic() + 30
     # Kafka's controller answers before its broker leads the partitions.
-    while any(p.leader < 0 for p in _partitions(ready, name, partitions)):
+    while not _led(ready, name, partitions):
         assert time.monotonic() < deadline, f"{name} has no leaders"
         time.sleep(0.05)
     time.sleep(0.3)
     yield name
-    for answer in admin.delete_topics([name]).values():
-        answer.result(30)
+    topics.delete(server.bootstrap, name)
 
 
-def _partitions(producer: Producer, name: str, count: int) -> list[_Leader]:
+def _led(producer: Producer, name: str, partitions: int) -> bool:
+    """Whether every partition has a leader."""
     found = producer.list_topics(name, timeout=10).topics[name].partitions
-    missing = [_Leader(-1)] * (count - len(found))
-    return [_Leader(int(partition.leader)) for partition in found.values()] + missing
-
-
-@dataclass(frozen=True)
-class _Leader:
-    leader: int
+    return len(found) == partitions and all(part.leader >= 0 for part in found.values())
 
 
 def produce(

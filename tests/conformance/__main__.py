@@ -20,15 +20,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from rich.console import Console
 from rich.table import Table
 
 from tests.conformance import files, topic_command
 from tests.conformance.clients import CLIENTS, CONFLUENT, JAVA, Client, ClientError
 from tests.conformance.records import PARTITIONS, expected
-from tests.peers import jars
+from tests.peers import jars, topics
 from tests.peers.servers import Ottla
 
 FAILURES = (
@@ -75,13 +73,6 @@ class Run:
             return f"{seconds:.1f}"
 
         return self.step(f"{reader.name} reads what {writer.name} wrote", action)
-
-
-def create_topics(bootstrap: str, clients: list[Client]) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    topics = [NewTopic(client.name, PARTITIONS, 1) for client in clients]
-    for answer in admin.create_topics(topics).values():
-        answer.result(30)
 
 
 def exercise(run: Run, client: Client, bootstrap: str, readers: list[Client]) -> None:
@@ -140,7 +131,7 @@ def run_clients(run: Run, bootstrap: str, names: list[str]) -> None:
             run.skip(client.name, client.missing())
         else:
             present.append(client)
-    create_topics(bootstrap, present)
+    topics.create(bootstrap, {client.name: PARTITIONS for client in present})
     readers = [CONFLUENT]
     if not JAVA.missing():
         JAVA.prepare()

@@ -25,12 +25,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from rich.console import Console
 
 from tests.crash import oracle
 from tests.crash.writers import LibraryWriter, RawWriter
+from tests.peers import topics
 from tests.peers.servers import ApacheKafka, Ottla, Server
 
 RAW_PARTITIONS = 2
@@ -71,12 +70,8 @@ class Crashes:
         return [*self.raw, *self.library]
 
     def make_topics(self) -> None:
-        admin = AdminClient({"bootstrap.servers": self.server.bootstrap})
-        config = {"flush.messages": "1"}
         counts = {"raw": RAW_PARTITIONS, "idempotent": PARTITIONS, "plain": PARTITIONS}
-        topics = [NewTopic(name, count, 1, config=config) for name, count in counts.items()]
-        for answer in admin.create_topics(topics).values():
-            answer.result(30)
+        topics.create(self.server.bootstrap, counts, {"flush.messages": "1"})
 
     def start_writers(self) -> None:
         port = self.server.port
