@@ -145,6 +145,8 @@ def _create(
     overrides = _overrides(topic, config)
     assignments = _assignments(image, topic, config, rng)
     topic_id = new_id(rng)
+    while topic_id in image.topics.by_id:
+        topic_id = new_id(rng)
     records: list[Message] = [TopicRecord(topic.name, topic_id)]
     records += [
         ConfigRecord(TOPIC_RESOURCE, topic.name, key, value) for key, value in overrides.items()
