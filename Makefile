@@ -38,8 +38,9 @@ crash: $(READY) ## kill -9 while producers write, 50 times
 text: $(READY) ## 100 MB of this machine's text in and out with kcat, over a kill -9
 	$(BIN)/python -m tests.text $(ARGS)
 
-golden: $(READY) ## bytes of every message against those of Apache Kafka's own classes
-	$(BIN)/python -m tests.golden $(ARGS)
+golden: $(READY) ## golden bytes anew from Apache Kafka's own classes, ours against them
+	tests/golden/java/regenerate
+	$(BIN)/python -m pytest tests/protocol $(ARGS)
 
 bench: $(READY) ## Ottla beside Apache Kafka: figures, ratios, aims
 	$(BIN)/python -m tests.bench $(ARGS)

@@ -113,8 +113,11 @@ def start_servers(names: list[str], folder: Path, console: Console) -> list[Serv
 @click.option("--scale", default=1.0, show_default=True, help="Share of each work's size.")
 @click.option("--only", default="", help=f"With commas: {', '.join(w.name for w in WORKS)}.")
 @click.option("--servers", "chosen", default="kafka,ottla", show_default=True)
+@click.option("--strict", is_flag=True, help="A missed aim is a failure.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write figures there.")
-def main(rounds: int, scale: float, only: str, chosen: str, json_path: Path | None) -> None:
+def main(
+    rounds: int, scale: float, only: str, chosen: str, strict: bool, json_path: Path | None
+) -> None:
     """Run the works and print a table of each."""
     console = Console(width=110, highlight=False)
     works = [work for work in WORKS if not only or work.name in only.split(",")]
@@ -141,7 +144,7 @@ def main(rounds: int, scale: float, only: str, chosen: str, json_path: Path | No
     report.print_end(console, results)
     if json_path is not None:
         report.write_json(json_path, results, rounds, scale)
-    raise SystemExit(1 if results.failures else 0)
+    raise SystemExit(1 if results.failures or (strict and results.missed) else 0)
 
 
 if __name__ == "__main__":

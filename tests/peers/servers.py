@@ -146,6 +146,8 @@ class Ottla(Server):
         settings = {
             "listeners": f"PLAINTEXT://{self.bootstrap}",
             "log.dirs": str(self.data),
+            # Several brokers may run on this machine at once.
+            "ottla.telemetry.port": "0",
             **self.properties,
         }
         command = [str(Path(sys.executable).with_name("ottla")), "serve"]

@@ -1,0 +1,33 @@
+# One broker on port 9092, data in /var/lib/ottla:
+#   docker build -t ottla . && docker run -p 9092:9092 -v ottla:/var/lib/ottla ottla
+# Settings are those of the apache/kafka image: KAFKA_NODE_ID, KAFKA_LISTENERS, CLUSTER_ID, ...
+
+FROM python:3.11-slim AS build
+WORKDIR /src
+COPY pyproject.toml README.md LICENSE ./
+COPY ottla ottla
+RUN pip wheel --no-cache-dir --wheel-dir /wheels .
+
+FROM python:3.11-slim
+COPY --from=build /wheels /tmp/wheels
+RUN pip install --no-cache-dir --no-index --find-links=/tmp/wheels ottla \
+    && rm -r /tmp/wheels \
+    && useradd --system --user-group --home-dir /var/lib/ottla --create-home ottla
+USER ottla
+WORKDIR /var/lib/ottla
+VOLUME /var/lib/ottla
+EXPOSE 9092
+
+# Inside a container loopback is nobody's; clients on the host come through the published port.
+ENV KAFKA_LISTENERS=PLAINTEXT://0.0.0.0:9092 \
+    KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://localhost:9092 \
+    KAFKA_LOG_DIRS=/var/lib/ottla/data \
+    PYTHONUNBUFFERED=1
+
+# /readyz is good when a write with acks=all works.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=5s --retries=3 \
+    CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:9464/readyz', timeout=4)"]
+
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["ottla"]
+CMD ["serve"]
