@@ -7,7 +7,7 @@ transaction, the controller's registration, the broker's.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.broker.controller.brokers import (
     Registered,
@@ -22,8 +22,7 @@ from ottla.broker.quorum.driver import Quorum
 from ottla.protocol.schema import Message
 
 
-@dataclass(slots=True, frozen=True)
-class NewCluster:
+class NewCluster(NamedTuple):
     """What a cluster begins with: the records of bootstrap.checkpoint, and a broker default."""
 
     bootstrap: Sequence[Message]

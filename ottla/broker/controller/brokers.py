@@ -13,7 +13,7 @@ epoch, by which consumers find out (KIP-320).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ottla.broker.controller.elections import (
     Election,
@@ -46,8 +46,7 @@ NO_BROKER_EPOCH = -1
 Place = tuple[TopicImage, int, PartitionImage]
 
 
-@dataclass(slots=True, frozen=True)
-class Registration:
+class Registration(NamedTuple):
     """What a broker says of itself when it starts. `incarnation_id` is new in each process.
 
     `previous_epoch` is the broker epoch that its clean-shutdown marker names, -1 without one.
@@ -59,11 +58,10 @@ class Registration:
     directories: Sequence[bytes]
     rack: str | None = None
     previous_epoch: int = NO_BROKER_EPOCH
-    features: Mapping[str, tuple[int, int]] = field(default_factory=lambda: SUPPORTED_FEATURES)
+    features: Mapping[str, tuple[int, int]] = SUPPORTED_FEATURES
 
 
-@dataclass(slots=True, frozen=True)
-class Registered:
+class Registered(NamedTuple):
     """`epoch` is the new broker epoch; `clean` says that the last stop lost nothing."""
 
     epoch: int

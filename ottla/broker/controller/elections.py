@@ -14,8 +14,8 @@ Without ELR the last in-sync replica never leaves the set, so that it is known w
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from ottla.broker.metadata.delta import LEADER_UNCHANGED
 from ottla.broker.metadata.image import (
@@ -39,8 +39,7 @@ class Election(Enum):
     UNCLEAN = "unclean"
 
 
-@dataclass(slots=True, frozen=True)
-class Rules:
+class Rules(NamedTuple):
     """What the cluster's features and settings say for one topic."""
 
     elr: bool
@@ -48,8 +47,7 @@ class Rules:
     unclean_election: bool
 
 
-@dataclass(slots=True, frozen=True)
-class _Outcome:
+class _Outcome(NamedTuple):
     leader: int
     isr: list[int]
     elr: list[int]

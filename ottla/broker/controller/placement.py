@@ -9,8 +9,6 @@ brokers all is shuffled anew, so that the same pairs of brokers do not share eve
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ottla.broker.metadata.image import DIRECTORY_UNASSIGNED, BrokerImage, MetadataImage
 from ottla.broker.ports import Rng
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -64,18 +62,20 @@ def _refused(reason: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, reason)
 
 
-@dataclass(slots=True)
 class _Rack:
-    unfenced: list[int]
-    fenced: list[int]
-    start: int = 0
+    __slots__ = ("fenced", "start", "unfenced")
+
+    def __init__(self) -> None:
+        self.unfenced: list[int] = []
+        self.fenced: list[int] = []
+        self.start = 0
 
 
 class _Stripes:
     def __init__(self, brokers: list[BrokerImage], rng: Rng) -> None:
         by_name: dict[str, _Rack] = {}
         for broker in sorted(brokers, key=lambda broker: broker.broker_id):
-            rack = by_name.setdefault(broker.rack or "", _Rack([], []))
+            rack = by_name.setdefault(broker.rack or "", _Rack())
             (rack.fenced if broker.fenced else rack.unfenced).append(broker.broker_id)
         self._racks = [by_name[name] for name in sorted(by_name)]
         self._unfenced_count = sum(len(rack.unfenced) for rack in self._racks)

@@ -12,7 +12,6 @@ one, and guessing would make this node see another cluster than the others do.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from ottla.broker.metadata.image import (
@@ -253,17 +252,16 @@ class Delta:
         self.changed_brokers[record.broker_id] = None
 
     def _apply_fence(self, record: types.FenceBrokerRecord) -> None:
-        self._set_broker(replace(self._broker(record.id, record.epoch), fenced=True))
+        self._set_broker(self._broker(record.id, record.epoch)._replace(fenced=True))
 
     def _apply_unfence(self, record: types.UnfenceBrokerRecord) -> None:
-        self._set_broker(replace(self._broker(record.id, record.epoch), fenced=False))
+        self._set_broker(self._broker(record.id, record.epoch)._replace(fenced=False))
 
     def _apply_registration_change(self, record: types.BrokerRegistrationChangeRecord) -> None:
         old = self._broker(record.broker_id, record.broker_epoch)
         cordoned = record.cordoned_log_dirs
         self._set_broker(
-            replace(
-                old,
+            old._replace(
                 fenced=record.fenced > 0 if record.fenced else old.fenced,
                 in_controlled_shutdown=old.in_controlled_shutdown
                 or record.in_controlled_shutdown > 0,

@@ -12,7 +12,6 @@ plain dictionaries; the lists inside are those of the decoded records and are no
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ottla.broker.metadata.records import KRAFT_VERSION, METADATA_VERSION
@@ -71,15 +70,13 @@ class PartitionImage(NamedTuple):
         return self.directories[self.replicas.index(broker_id)]
 
 
-@dataclass(slots=True)
-class TopicImage:
+class TopicImage(NamedTuple):
     name: str
     topic_id: bytes
     partitions: dict[int, PartitionImage]
 
 
-@dataclass(slots=True, frozen=True)
-class TopicsImage:
+class TopicsImage(NamedTuple):
     """The same topics, found by name and by id."""
 
     by_name: dict[str, TopicImage]
@@ -97,8 +94,7 @@ class EndpointImage(NamedTuple):
     security_protocol: int
 
 
-@dataclass(slots=True, frozen=True)
-class BrokerImage:
+class BrokerImage(NamedTuple):
     """One registration of a broker. `epoch` is the offset of the record that made it."""
 
     broker_id: int
@@ -126,8 +122,7 @@ class BrokerImage:
         return directory in self.directories
 
 
-@dataclass(slots=True, frozen=True)
-class ControllerImage:
+class ControllerImage(NamedTuple):
     controller_id: int
     incarnation_id: bytes
     endpoints: dict[str, EndpointImage]
@@ -135,8 +130,7 @@ class ControllerImage:
     zk_migration_ready: bool = False
 
 
-@dataclass(slots=True, frozen=True)
-class ClusterImage:
+class ClusterImage(NamedTuple):
     brokers: dict[int, BrokerImage]
     controllers: dict[int, ControllerImage]
 
@@ -144,8 +138,7 @@ class ClusterImage:
 _NO_CONFIGS: dict[str, str] = {}
 
 
-@dataclass(slots=True, frozen=True)
-class ConfigsImage:
+class ConfigsImage(NamedTuple):
     """What was set at run time, by (resource type, resource name)."""
 
     by_resource: dict[tuple[int, str], dict[str, str]]
@@ -158,8 +151,7 @@ class ConfigsImage:
 QuotaEntity = tuple[tuple[str, str | None], ...]
 
 
-@dataclass(slots=True, frozen=True)
-class MetadataImage:
+class MetadataImage(NamedTuple):
     """All of it. `offset` and `epoch` are those of the last record in it, -1 for none.
 
     `features` are the finalized levels, kraft.version among them. ACLs, SCRAM credentials and
@@ -171,10 +163,10 @@ class MetadataImage:
     configs: ConfigsImage
     features: dict[str, int]
     next_producer_id: int = 0
-    client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
-    acls: dict[bytes, AccessControlEntryRecord] = field(default_factory=dict)
-    scram: dict[tuple[int, str], UserScramCredentialRecord] = field(default_factory=dict)
-    tokens: dict[str, DelegationTokenRecord] = field(default_factory=dict)
+    client_quotas: dict[QuotaEntity, dict[str, float]] = {}
+    acls: dict[bytes, AccessControlEntryRecord] = {}
+    scram: dict[tuple[int, str], UserScramCredentialRecord] = {}
+    tokens: dict[str, DelegationTokenRecord] = {}
     offset: int = NO_OFFSET
     epoch: int = -1
     timestamp: int = -1

@@ -9,7 +9,6 @@ its partition epoch, every election its leader epoch. A broker acts in this orde
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ottla.broker.metadata.contents import records_of
@@ -42,15 +41,23 @@ class LocalPartition(NamedTuple):
     partition: PartitionImage
 
 
-@dataclass(slots=True)
 class LocalChanges:
-    """What one broker has to do, in the order of the fields."""
+    """What one broker has to do, in the order of the attributes."""
 
-    deleted: list[LocalPartition] = field(default_factory=list)
-    leading: list[LocalPartition] = field(default_factory=list)
-    following: list[LocalPartition] = field(default_factory=list)
-    topics_with_new_configs: list[str] = field(default_factory=list)
-    broker_configs_changed: bool = False
+    __slots__ = (
+        "broker_configs_changed",
+        "deleted",
+        "following",
+        "leading",
+        "topics_with_new_configs",
+    )
+
+    def __init__(self) -> None:
+        self.deleted: list[LocalPartition] = []
+        self.leading: list[LocalPartition] = []
+        self.following: list[LocalPartition] = []
+        self.topics_with_new_configs: list[str] = []
+        self.broker_configs_changed = False
 
 
 def local_changes(delta: Delta, image: MetadataImage, node_id: int) -> LocalChanges:

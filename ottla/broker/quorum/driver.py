@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -58,8 +57,7 @@ class ReplicaState(NamedTuple):
     last_caught_up_ms: int
 
 
-@dataclass(slots=True, frozen=True)
-class QuorumDescription:
+class QuorumDescription(NamedTuple):
     """What DescribeQuorum shows."""
 
     leader_id: int
@@ -257,18 +255,14 @@ class Quorum:
 
     def _append(self, records: list[Message]) -> asyncio.Future[None]:
         now_ms = self._clock.wall_ms()
-        base_offset = self._store.log.log_end_offset
-        last_offset = base_offset + len(records) - 1
+        last_offset = self._store.log.log_end_offset + len(records) - 1
         replay = self._machine.replay(self._tip, in_transaction=self.in_transaction)
         replay.add(records, last_offset=last_offset, epoch=self.epoch, timestamp=now_ms)
         assert not replay.in_transaction, "a change ends the transaction that it begins"
         self.in_transaction = False
+        # The log assigns the offsets, as it does to a producer's batch.
         batch = self._machine.encode(
-            records,
-            self._tip,
-            base_offset=base_offset,
-            leader_epoch=self.epoch,
-            timestamp=now_ms,
+            records, self._tip, base_offset=0, leader_epoch=self.epoch, timestamp=now_ms
         )
         appended = self._store.append(batch, epoch=self.epoch, now_ms=now_ms)
         assert appended == last_offset, f"{appended} is not {last_offset}"

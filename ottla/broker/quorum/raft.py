@@ -10,7 +10,7 @@ voters is refused by `start`. Elections among several add events, not another sh
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.broker.quorum.roles import (
     Candidate,
@@ -33,8 +33,7 @@ class QuorumError(Exception):
     """The quorum cannot be formed; the text is a sentence for whoever started the node."""
 
 
-@dataclass(slots=True, frozen=True)
-class Output:
+class Output(NamedTuple):
     """What an event asks of the shell, to be done in this order."""
 
     vote: VoteState | None = None
@@ -42,8 +41,7 @@ class Output:
     commit_to: int | None = None
 
 
-@dataclass(slots=True, frozen=True)
-class Known:
+class Known(NamedTuple):
     """What a node finds on its disk when it starts.
 
     `voters_in_log` is False while the voters are known from the formatting of the directory only.

@@ -13,40 +13,34 @@ in one step.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(slots=True, frozen=True)
-class Unattached:
+class Unattached(NamedTuple):
     epoch: int
     leader_id: int | None = None
 
 
-@dataclass(slots=True, frozen=True)
-class Prospective:
+class Prospective(NamedTuple):
     epoch: int
     leader_id: int | None = None
 
 
-@dataclass(slots=True, frozen=True)
-class Candidate:
+class Candidate(NamedTuple):
     epoch: int
 
 
-@dataclass(slots=True, frozen=True)
-class Leader:
+class Leader(NamedTuple):
     epoch: int
     start_offset: int
 
 
-@dataclass(slots=True, frozen=True)
-class Follower:
+class Follower(NamedTuple):
     epoch: int
     leader_id: int
 
 
-@dataclass(slots=True, frozen=True)
-class Resigned:
+class Resigned(NamedTuple):
     epoch: int
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from ottla.broker.log.checkpoints import parent_of
@@ -67,8 +66,7 @@ class SnapshotId(NamedTuple):
 BOOTSTRAP_ID = SnapshotId(0, 0)
 
 
-@dataclass(slots=True, frozen=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """A snapshot as read: its control records' contents and its data batches, CRCs checked."""
 
     last_contained_timestamp: int

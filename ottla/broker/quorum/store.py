@@ -8,8 +8,7 @@ snapshot came from elsewhere) makes the log begin anew behind it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla.broker.log.log import UPPER_LOG_END, Log
 from ottla.broker.ports import Disk, Events
@@ -44,6 +43,9 @@ METADATA_DIRECTORY = f"{METADATA_TOPIC}-0"
 READ_SIZE = 4 * 1024 * 1024
 """Bytes read at a time when the log is replayed."""
 
+BATCH_SIZE_MAX = 2**31 - 1
+"""A change is one batch, bounded by what one request may ask for, not by a producer's limit."""
+
 
 class FlushTicket(Protocol):
     """A sync that was begun; `sync` blocks and may run on any thread."""
@@ -51,8 +53,7 @@ class FlushTicket(Protocol):
     def sync(self) -> None: ...
 
 
-@dataclass(slots=True, frozen=True)
-class QuorumSettings:
+class QuorumSettings(NamedTuple):
     """Kafka's metadata.log.* and metadata.max.* settings; the defaults are Kafka's."""
 
     segment_bytes: int = 1_073_741_824
@@ -63,8 +64,7 @@ class QuorumSettings:
     retention_ms: int = 604_800_000
 
 
-@dataclass(slots=True, frozen=True)
-class Loaded:
+class Loaded(NamedTuple):
     """What the disk holds. `in_transaction` says that a former leader left one open."""
 
     delta: Delta
@@ -208,6 +208,7 @@ class QuorumStore:
             config=LogConfig(
                 segment_bytes=settings.segment_bytes,
                 segment_ms=settings.segment_ms,
+                max_message_bytes=BATCH_SIZE_MAX,
                 retention_ms=-1,
                 retention_bytes=-1,
             ),

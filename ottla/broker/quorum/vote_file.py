@@ -11,7 +11,7 @@ twice in one epoch, and two leaders would follow.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.broker.log.checkpoints import MalformedFile, read_whole, write_atomically
 from ottla.broker.ports import Disk
@@ -24,8 +24,7 @@ NOBODY = -1
 _VERSIONS = (0, 1)
 
 
-@dataclass(slots=True, frozen=True)
-class VoteState:
+class VoteState(NamedTuple):
     """The latest epoch, who leads in it, and for whom this node voted in it."""
 
     epoch: int = 0

@@ -8,7 +8,6 @@ Voters control record, and the newest one in the log holds, committed or not.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.protocol.messages.control_records import VotersRecord
@@ -29,15 +28,13 @@ class Endpoint(NamedTuple):
     port: int
 
 
-@dataclass(slots=True, frozen=True)
-class Voter:
+class Voter(NamedTuple):
     key: ReplicaKey
     endpoints: tuple[Endpoint, ...]
     kraft_versions: tuple[int, int] = KRAFT_VERSIONS
 
 
-@dataclass(slots=True, frozen=True)
-class VoterSet:
+class VoterSet(NamedTuple):
     """Voters by node id; never changed."""
 
     voters: dict[int, Voter]
