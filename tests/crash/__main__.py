@@ -95,7 +95,7 @@ class Crashes:
         """Every writer has had an answer since the broker is up: requests are under way."""
         before = self._answers()
         deadline = time.monotonic() + WARM_UP_SECONDS_MAX
-        while any(now == then for now, then in zip(self._answers(), before, strict=True)):
+        while any(new == old for new, old in zip(self._answers(), before, strict=True)):
             assert time.monotonic() < deadline, "the writers get no answers"
             assert not self.failures(), self.failures()
             time.sleep(0.005)

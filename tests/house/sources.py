@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -62,3 +62,9 @@ def everything() -> tuple[Source, ...]:
     """The package, its tests, and the one module that may stand beside the package."""
     beside = tuple(_load(path) for path in sorted(ROOT.glob("*.py")))
     return sources("ottla") + sources("tests") + beside
+
+
+def none_of(found: Iterable[str], rule: str) -> None:
+    """Fails with the rule and one line for each finding."""
+    lines = sorted(found)
+    assert not lines, "\n".join([rule, *lines])
