@@ -47,8 +47,7 @@ class Broker:
             "ottla.telemetry.port": -1,
             **(config or {}),
         }
-        overrides = [f"{key}={_text(value)}" for key, value in settings.items()]
-        self._config = load(overrides=overrides, environ={})
+        self._config = load(overrides=settings, environ={}).config
         self._running: RunningBroker | None = None
 
     @property
@@ -168,6 +167,3 @@ def _new_loop(use_uvloop: bool | None) -> asyncio.AbstractEventLoop:
             return uvloop.new_event_loop()
     return asyncio.SelectorEventLoop()
 
-
-def _text(value: Setting) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

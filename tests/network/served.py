@@ -85,7 +85,8 @@ async def serving(
         events=structlog.get_logger(),
         on_fatal=fatal.append,
     )
-    bound = await server.start([Listener("PLAINTEXT", "127.0.0.1", 0, "PLAINTEXT")])
+    bound = await server.bind([Listener("PLAINTEXT", "127.0.0.1", 0, "PLAINTEXT")])
+    await server.serve()
     try:
         yield Served(server, bound[0].port, fatal)
     finally:

@@ -13,6 +13,7 @@ import asyncio
 from ottla.broker.handlers.context import Session
 from ottla.broker.handlers.partitions import absence
 from ottla.broker.log.log import UPPER_HIGH_WATERMARK, UPPER_LAST_STABLE, Log
+from ottla.broker.log.segment import FileSlice
 from ottla.broker.network.answers import Pending
 from ottla.broker.replication.fetch_session import (
     Resolved,
@@ -116,11 +117,9 @@ class ParkedFetch(Pending):
             part, known = self._read(wanted, budget)
             if part.error_code:
                 self.satisfied = True
-            elif (slice_ := part.records) is not NO_RECORDS:
-                assert slice_ is not None
-                size = slice_.size
-                self.found_bytes += size
-                budget -= size
+            elif type(records := part.records) is FileSlice:
+                self.found_bytes += records.size
+                budget -= records.size
                 with_data.append(wanted)
             if incremental and not _is_news(wanted, part):
                 continue
@@ -225,7 +224,7 @@ class ParkedFetch(Pending):
                 diverging = _divergence(log, want)
                 if diverging is not None:
                     self.satisfied = True
-                    part = _answer(partition, wanted, NO_RECORDS)
+                    part = _answer(partition, NO_RECORDS)
                     part.diverging_epoch = diverging
                     return part, True
             limit = min(want.partition_max_bytes, budget)
@@ -245,7 +244,7 @@ class ParkedFetch(Pending):
                 "fetch_read_failed", partition=repr(partition), exc_info=error
             )
             return _error(wanted, ErrorCode.KAFKA_STORAGE_ERROR), True
-        part = _answer(partition, wanted, NO_RECORDS if slice_ is None else slice_)
+        part = _answer(partition, NO_RECORDS if slice_ is None else slice_)
         if self._upper == UPPER_LAST_STABLE:
             part.aborted_transactions = (
                 [
@@ -273,7 +272,7 @@ class ParkedFetch(Pending):
         return part
 
 
-def _answer(partition: Partition, wanted: Wanted, records: object) -> PartitionData:
+def _answer(partition: Partition, records: FileSlice | bytes) -> PartitionData:
     log = partition.log
     return PartitionData(
         partition_index=partition.index,
@@ -281,7 +280,7 @@ def _answer(partition: Partition, wanted: Wanted, records: object) -> PartitionD
         last_stable_offset=log.last_stable_offset,
         log_start_offset=log.log_start_offset,
         aborted_transactions=None,
-        records=records,  # type: ignore[arg-type]
+        records=records,
     )
 
 

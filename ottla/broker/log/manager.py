@@ -95,12 +95,14 @@ class LogManager:
         node_id: int,
         cluster_id: str | None,
         default_config: LogConfig,
+        new_cluster_id: str | None = None,
         metadata_dir: str | None = None,
         recovery_threads: int = DEFAULT_RECOVERY_THREADS,
     ) -> None:
         """`metadata_dir` is the log dir that the process cannot live without (default: the first).
 
-        Without a `cluster_id` the one that the dirs name is taken.
+        Without a `cluster_id` the one that the dirs name is taken; if none does, all of them begin
+        with `new_cluster_id`, and without that an empty dir is an error.
         """
         self.disk = disk
         self.dirs = list(dirs)
@@ -108,6 +110,7 @@ class LogManager:
         assert len(set(self.dirs)) == len(self.dirs), "a log dir is named twice"
         self.node_id = node_id
         self.cluster_id = cluster_id
+        self._new_cluster_id = new_cluster_id
         self.previous_broker_epoch = -1
         self.faults = DiskFaults(
             self.dirs, metadata_dir=metadata_dir or self.dirs[0], events=events
@@ -124,6 +127,7 @@ class LogManager:
         self._logs: dict[TopicPartition, Log] = {}
         self._removals: list[_Removal] = []
         # How a worker thread hands an error to the loop: the shell sets call_soon_threadsafe.
+        self._prepared = False
         self.post_error: Callable[[Callable[[], object]], object] = lambda tell: tell()
         # Log -> its durable end when it was first seen unsynced, and when that was.
         self._unsynced: dict[Log, tuple[int, int]] = {}
@@ -188,19 +192,32 @@ class LogManager:
                 log_dir.lock.close()
                 log_dir.lock = None
 
+    def prepare(self) -> None:
+        """Locks the dirs and learns, or writes, whose they are; `load` does it if nobody did.
+
+        For what must stand before the logs are opened: the metadata, in one of these dirs.
+        """
+        if self._prepared:
+            return
+        self.lock()
+        for write_missing in (False, True):  # a new dir joins the cluster that the others name
+            for log_dir in self._online():
+                try:
+                    self._identify(log_dir, write_missing=write_missing)
+                except OSError as error:
+                    self.faults.failed(log_dir.path, Call.WRITE, error)
+        self._check_directory_ids()
+        if self.faults.lost is not None:
+            raise self.faults.lost
+        self._prepared = True
+
     def load(self, *, config_of: ConfigOf | None = None) -> None:
         """Opens every log. `config_of(topic)` gives the topic's configuration in force.
 
         Raises LogDirError for a dir that is not ours, or a partition that lies in two dirs.
         """
         started_ms = self._clock.monotonic_ms()
-        self.lock()
-        for log_dir in self._online():
-            try:
-                self._identify(log_dir)
-            except OSError as error:
-                self.faults.failed(log_dir.path, Call.WRITE, error)
-        self._check_directory_ids()
+        self.prepare()
         surveys: list[Survey] = []
         for log_dir in self._online():
             try:
@@ -393,6 +410,13 @@ class LogManager:
             log_dir.logs.clear()
         self.unlock()
 
+    def abandon(self) -> None:
+        """Gives the dirs back as a crash would: nothing is synced, nothing is marked clean."""
+        for log in self._logs.values():
+            log.close(clean=False)
+        self._logs.clear()
+        self.unlock()
+
     def _online(self) -> list[_LogDir]:
         return [one for one in self._log_dirs.values() if one.path not in self.offline_dirs]
 
@@ -401,12 +425,15 @@ class LogManager:
         assert online, "the process has to end when no log dir is left"
         return min(online, key=lambda one: len(one.logs))
 
-    def _identify(self, log_dir: _LogDir) -> None:
+    def _identify(self, log_dir: _LogDir, *, write_missing: bool) -> None:
         meta = identify(self.disk, log_dir.path, node_id=self.node_id, cluster_id=self.cluster_id)
         if meta is None:
-            if self.cluster_id is None:
+            if not write_missing:
+                return
+            cluster_id = self.cluster_id or self._new_cluster_id
+            if cluster_id is None:
                 raise LogDirError(f"The log dir {log_dir.path} has not been formatted.")
-            meta = MetaProperties(self.cluster_id, self.node_id, new_directory_id(self._rng))
+            meta = MetaProperties(cluster_id, self.node_id, new_directory_id(self._rng))
             now_ms = self._clock.wall_ms()
             checkpoints.write_meta_properties(self.disk, log_dir.path, meta, now_ms=now_ms)
         log_dir.meta = meta

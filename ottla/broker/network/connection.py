@@ -23,6 +23,7 @@ from ottla.protocol.errors import ProtocolError
 from ottla.protocol.frame import encode_response, parse_request_header
 
 if TYPE_CHECKING:
+    from ottla.broker.log.segment import FileSlice
     from ottla.broker.network.server import Endpoint
 
 UNSENT_BYTES_MAX = 1024 * 1024
@@ -276,7 +277,8 @@ class Connection(asyncio.BufferedProtocol):
     def _send(self, entry: Any, version: int, correlation_id: int, response: Any) -> None:
         assert self._outbox is not None
         data, slices = encode_response(entry.api, version, correlation_id, response)
-        self._outbox.put(data, slices)
+        # The only payloads that our handlers put into an answer are slices of log files.
+        self._outbox.put(data, cast("list[tuple[int, FileSlice]]", slices))
 
     def _pause(self) -> None:
         if not self._paused:

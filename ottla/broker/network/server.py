@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import resource
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -25,10 +24,6 @@ from ottla.broker.ports import Events
 from ottla.config.types import Listener
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
-
-RESERVED_DESCRIPTORS = 64
-"""Kept for segments, the metadata log and probes when max.connections is not set (row 39)."""
-SWEEP_SECONDS = 1.0
 
 
 @dataclass(slots=True)
@@ -176,9 +171,17 @@ class Server:
     def connections(self) -> list[Connection]:
         return list(self._connections)
 
-    async def start(self, listeners: list[Listener]) -> list[Listener]:
-        """Binds every listener; returns them with their real ports. OSError names the address."""
+    async def bind(self, listeners: list[Listener]) -> list[Listener]:
+        """Binds every listener; returns them with their real ports. OSError names the address.
+
+        Clients may connect from now on; they are served when `serve` was called.
+        """
         return [await self._bind(listener) for listener in listeners]
+
+    async def serve(self) -> None:
+        """Begins to accept."""
+        for server in self._servers:
+            await server.start_serving()
 
     async def stop(self, *, grace_s: float) -> None:
         """Accepts no more, lets open requests finish within the grace, then closes."""
@@ -270,6 +273,7 @@ class Server:
                     port,
                     backlog=self.limits.backlog,
                     reuse_address=True,
+                    start_serving=False,
                 )
             except OSError as error:
                 if host == "::1" and self._servers and _no_ipv6(error):
@@ -281,12 +285,6 @@ class Server:
         return Listener(
             name=listener.name, host=listener.host, port=port, protocol=listener.protocol
         )
-
-
-def max_connections_default() -> int:
-    """What RLIMIT_NOFILE leaves after our own files."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return max(soft - RESERVED_DESCRIPTORS, 16)
 
 
 def _hosts(host: str) -> list[str | None]:

@@ -12,7 +12,10 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
+from typing import TypeVar
 
+from ottla.broker.faults import Call
+from ottla.broker.log.flush import FlushTicket
 from ottla.broker.log.log import AppendResult, Log
 from ottla.broker.ports import Clock, Events
 from ottla.broker.replication.conversions import ConversionQueue, Converted
@@ -20,6 +23,8 @@ from ottla.broker.replication.syncs import SyncPool
 from ottla.broker.replication.waiters import CommitListener, CommitWaiter, FetchWaiter
 from ottla.broker.telemetry.metrics import SECONDS, Histogram
 from ottla.protocol.errors import ErrorCode, KafkaError
+
+K = TypeVar("K", str, bytes)
 
 
 class Partition:
@@ -71,7 +76,7 @@ class Replicas:
         clock: Clock,
         events: Events,
         workers: Executor,
-        on_disk_failed: Callable[[Log, OSError], None],
+        on_disk_failed: Callable[[Log, Call, OSError], None],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
         self._loop = loop
@@ -125,13 +130,8 @@ class Replicas:
     def drop(self, partition: Partition, code: ErrorCode) -> None:
         """Leads it no more: it was deleted, or its log dir failed. Waiters are answered `code`."""
         partition.online = False
-        for index in (self._by_name, self._by_id):
-            key = partition.topic if index is self._by_name else partition.topic_id
-            partitions = index.get(key)  # type: ignore[call-overload]
-            if partitions is not None and partitions.get(partition.index) is partition:
-                del partitions[partition.index]
-                if not partitions:
-                    del index[key]  # type: ignore[arg-type]
+        _remove(self._by_name, partition.topic, partition)
+        _remove(self._by_id, partition.topic_id, partition)
         self._fail_commits(partition, code)
         self._interrupt(partition)
 
@@ -147,7 +147,7 @@ class Replicas:
                 records, leader_epoch=partition.leader_epoch, now_ms=self._clock.wall_ms()
             )
         except OSError as error:
-            self._on_disk_failed(log, error)
+            self._on_disk_failed(log, Call.WRITE, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from error
         if log.visible_end != log.high_watermark:
             self._advance(partition)
@@ -251,15 +251,15 @@ class Replicas:
 
         partition.syncs.submit(ticket, done)
 
-    def _synced(self, partition: Partition, ticket: object, error: OSError | None) -> None:
+    def _synced(self, partition: Partition, ticket: FlushTicket, error: OSError | None) -> None:
         partition.flushing = False
         if not partition.online:
             return
         if error is not None:
-            self._on_disk_failed(partition.log, error)
+            self._on_disk_failed(partition.log, Call.SYNC, error)
             return
         log = partition.log
-        log.finish_flush(ticket)  # type: ignore[arg-type]
+        log.finish_flush(ticket)
         if log.must_flush:
             partition.flushing = True
             self._begin(partition)
@@ -286,3 +286,12 @@ class Replicas:
         waiters, partition.commit_waiters = partition.commit_waiters, deque()
         for waiter in waiters:
             waiter.listener.failed(waiter.part, code)
+
+
+def _remove(index: dict[K, dict[int, Partition]], key: K, partition: Partition) -> None:
+    """Takes a partition out of an index, unless another of its name has its place."""
+    partitions = index.get(key)
+    if partitions is not None and partitions.get(partition.index) is partition:
+        del partitions[partition.index]
+        if not partitions:
+            del index[key]

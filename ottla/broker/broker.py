@@ -1,0 +1,350 @@
+"""The composition root: builds the rooms, joins them, starts and stops them. No rules here.
+
+The order of a start: take the log dirs; the metadata log, which says what there is; the logs that
+it names; leadership of each; the listeners; the registration; the jobs. A stop goes the other way
+and ends with the mark of a clean stop in each log dir.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+import secrets
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from ottla.broker.controller.activation import NewCluster, activate
+from ottla.broker.controller.brokers import Registration, shutdown, unfence
+from ottla.broker.controller.formatting import format_directories, read_bootstrap
+from ottla.broker.faults import Call
+from ottla.broker.handlers.auto_create import AutoCreation
+from ottla.broker.handlers.context import Rooms
+from ottla.broker.handlers.producer_ids import ProducerIds
+from ottla.broker.handlers.served import build_table
+from ottla.broker.jobs import schedule_jobs
+from ottla.broker.log.log import Log
+from ottla.broker.log.manager import LogManager
+from ottla.broker.measures import Measures
+from ottla.broker.metadata.delta import Delta
+from ottla.broker.metadata.image import (
+    ALL_BROKERS,
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
+    EndpointImage,
+    MetadataImage,
+)
+from ottla.broker.metadata.publish import MetadataMachine
+from ottla.broker.network.server import Limits, Server
+from ottla.broker.ports import Events
+from ottla.broker.posix import PosixDisk, SystemClock, raise_descriptor_limit
+from ottla.broker.quorum.driver import Quorum
+from ottla.broker.quorum.store import METADATA_DIRECTORY, QuorumSettings
+from ottla.broker.quorum.voters import Endpoint, ReplicaKey, Voter
+from ottla.broker.readiness import Readiness
+from ottla.broker.replication.fetch_session import FetchSessions
+from ottla.broker.replication.publishing import Publisher
+from ottla.broker.replication.replicas import Replicas
+from ottla.broker.scheduler import Scheduler
+from ottla.broker.telemetry.http import TelemetryServer
+from ottla.config.broker import BrokerConfig
+from ottla.config.topic import effective_log_config
+from ottla.config.types import Listener, LogConfig
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.wire import uuid_text
+
+STOP_GRACE_S = 0.5
+"""A stop waits this long for requests that are being answered."""
+WORKER_THREADS = 4
+"""For cold reads, recompression and checkpoints, all of which wait or release the GIL."""
+RESERVED_DESCRIPTORS = 64
+"""Kept from connections for segments, the metadata log and probes (row 39 of the bad inputs)."""
+PLAINTEXT = 0
+DEFAULT_CONTROLLER = Listener("CONTROLLER", "localhost", 9093)
+ANY_ADDRESS = ("", "0.0.0.0", "::", "localhost")
+
+
+class Broker:
+    """One broker on the running loop: `await start()`, then `await stop()`.
+
+    `failed` is done, with the error, when the broker cannot go on: a broken invariant, or storage
+    without which it cannot serve. `stop` still closes what can be closed, and raises that error.
+    """
+
+    def __init__(self, config: BrokerConfig, *, events: Events) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._static = config
+        self._events = events
+        self._clock = SystemClock()
+        self._rng = random.Random(secrets.randbits(128))
+        self._disk = PosixDisk()
+        self._workers = ThreadPoolExecutor(WORKER_THREADS, thread_name_prefix="ottla-worker")
+        self._descriptors = raise_descriptor_limit()
+        self._broker_epoch = -1
+        self._telemetry: TelemetryServer | None = None
+        self.failed: asyncio.Future[BaseException] = self._loop.create_future()
+        self.listeners: list[Listener] = []
+        self.telemetry_port: int | None = None
+        self.scheduler = Scheduler(self._job_failed)
+        self.logs = self._make_logs()
+        self.replicas = Replicas(
+            loop=self._loop,
+            clock=self._clock,
+            events=events,
+            workers=self._workers,
+            on_disk_failed=self._disk_failed,
+            on_fatal=self._fail,
+        )
+        self._publisher = Publisher(
+            node_id=config.node_id,
+            logs=self.logs,
+            replicas=self.replicas,
+            config_of=self._log_config,
+            events=events,
+        )
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port` of the first listener, for a client on this machine."""
+        first = self.listeners[0]
+        host = "127.0.0.1" if first.host in ANY_ADDRESS else first.host
+        return f"{host}:{first.port}"
+
+    async def start(self) -> None:
+        """Serves when it returns. Raises LogDirError, QuorumError or OSError, with a sentence."""
+        try:
+            self.logs.prepare()
+            quorum = self._make_quorum()
+            await quorum.start()
+            self.quorum = quorum
+            self.rooms = self._make_rooms()
+            self._configure(self.quorum.image)
+            await self._loop.run_in_executor(self._workers, self._load_logs)
+            self._publisher.open_all(self.quorum.image)
+            self.quorum.subscribe(self._published)
+            self.server = self._make_server()
+            self.listeners = await self.server.bind(list(self._static.broker_listeners))
+            await self._register()
+            await self.server.serve()
+            self.measures = Measures(self.rooms, self.server, self._loop)
+            await self._start_telemetry()
+        except BaseException:
+            await self._close(clean=False)
+            raise
+        schedule_jobs(self.scheduler, self.rooms, self.server)
+        self.measures.start()
+        gc.collect()
+        gc.freeze()
+
+    async def stop(self) -> None:
+        """Answers what can be answered, syncs, marks clean; raises what had ended the broker."""
+        await self._close(clean=not self.failed.done())
+        if self.failed.done():
+            raise self.failed.result()
+
+    # the start, in order
+
+    def _make_logs(self) -> LogManager:
+        config = self._static
+        logs = LogManager(
+            self._disk,
+            config.data_dirs,
+            clock=self._clock,
+            events=self._events,
+            rng=self._rng,
+            node_id=config.node_id,
+            cluster_id=config.ottla_cluster_id,
+            new_cluster_id=uuid_text(secrets.token_bytes(16)),
+            default_config=effective_log_config(config, {}),
+            metadata_dir=config.metadata_dir,
+            recovery_threads=config.num_recovery_threads_per_data_dir,
+        )
+        logs.post_error = self._loop.call_soon_threadsafe
+        logs.faults.on_offline(self._dir_offline)
+        logs.faults.on_lost(self._fail)
+        return logs
+
+    def _make_quorum(self) -> Quorum:
+        config = self._static
+        directory_id = self.logs.directory_ids[config.metadata_dir]
+        local = ReplicaKey(config.node_id, directory_id)
+        controller = (config.controller_listeners or (DEFAULT_CONTROLLER,))[0]
+        endpoints = (Endpoint(controller.name, controller.host or "localhost", controller.port),)
+        format_directories(
+            self._disk,
+            config.data_dirs,
+            metadata_dir=config.metadata_dir,
+            voter=Voter(local, endpoints),
+            now_ms=self._clock.wall_ms(),
+        )
+        return Quorum(
+            self._disk,
+            f"{config.metadata_dir}/{METADATA_DIRECTORY}",
+            local=local,
+            endpoints=endpoints,
+            machine=MetadataMachine(),
+            settings=QuorumSettings(
+                segment_bytes=config.metadata_log_segment_bytes,
+                segment_ms=config.metadata_log_segment_ms,
+                snapshot_bytes=config.metadata_log_max_record_bytes_between_snapshots,
+                snapshot_interval_ms=config.metadata_log_max_snapshot_interval_ms,
+                retention_bytes=config.metadata_max_retention_bytes,
+                retention_ms=config.metadata_max_retention_ms,
+            ),
+            clock=self._clock,
+            events=self._events,
+            executor=self._workers,
+            on_fatal=self._fail,
+        )
+
+    def _make_rooms(self) -> Rooms:
+        slots = self._static.max_incremental_fetch_session_cache_slots
+        return Rooms(
+            config=self._static,
+            clock=self._clock,
+            events=self._events,
+            rng=self._rng,
+            logs=self.logs,
+            quorum=self.quorum,
+            replicas=self.replicas,
+            fetch_sessions=FetchSessions(slots=slots, rng=self._rng),
+            producer_ids=ProducerIds(),
+            auto_creation=AutoCreation(lambda work, name: self.server.spawn(work, name)),
+        )
+
+    def _make_server(self) -> Server:
+        return Server(
+            rooms=self.rooms,
+            table=build_table(),
+            limits=self._limits(self.rooms.config),
+            workers=self._workers,
+            events=self._events,
+            on_fatal=self._fail,
+        )
+
+    def _limits(self, config: BrokerConfig) -> Limits:
+        return Limits(
+            max_request_size=config.socket_request_max_bytes,
+            send_buffer_bytes=config.socket_send_buffer_bytes,
+            receive_buffer_bytes=config.socket_receive_buffer_bytes,
+            backlog=config.socket_listen_backlog_size,
+            max_connections=min(config.max_connections, self._descriptors - RESERVED_DESCRIPTORS),
+            max_connections_per_ip=config.max_connections_per_ip,
+            idle_ms=config.connections_max_idle_ms,
+            held_bytes_max=config.queued_max_request_bytes,
+        )
+
+    def _load_logs(self) -> None:
+        image = self.quorum.image
+        self.logs.load(config_of=partial(self._log_config, image))
+
+    async def _register(self) -> None:
+        config = self._static
+        listeners = [self._endpoint(listener) for listener in self.listeners]
+        controllers = [
+            EndpointImage(one.name, one.host or "localhost", one.port, PLAINTEXT)
+            for one in config.controller_listeners or (DEFAULT_CONTROLLER,)
+        ]
+        registered = await activate(
+            self.quorum,
+            new_cluster=NewCluster(
+                read_bootstrap(self._disk, config.metadata_dir), config.min_insync_replicas
+            ),
+            registration=Registration(
+                config.node_id,
+                secrets.token_bytes(16),
+                listeners,
+                list(self.logs.directory_ids.values()),
+                rack=config.broker_rack,
+                previous_epoch=self.logs.previous_broker_epoch,
+            ),
+            controller_listeners=controllers,
+            events=self._events,
+        )
+        self._broker_epoch = registered.epoch
+        clean = registered.clean and not self.logs.unclean_dirs
+        await self.quorum.submit(lambda image: unfence(image, config.node_id, clean=clean))
+
+    def _endpoint(self, bound: Listener) -> EndpointImage:
+        shown = self._static.advertised.get(bound.name, bound)
+        host = "localhost" if shown.host in ANY_ADDRESS else shown.host
+        return EndpointImage(bound.name, host, shown.port or bound.port, PLAINTEXT)
+
+    async def _start_telemetry(self) -> None:
+        config = self._static
+        if config.ottla_telemetry_port < 0:
+            return
+        readiness = Readiness(self.rooms, self._disk, self._workers)
+        telemetry = TelemetryServer(lines=self.measures.registry.lines, unready=readiness.unready)
+        address = (config.ottla_telemetry_host, config.ottla_telemetry_port)
+        try:
+            self.telemetry_port = await telemetry.start(*address)
+        except OSError as error:
+            where = f"{address[0]}:{address[1]}"
+            raise OSError(
+                error.errno,
+                f"cannot serve /metrics on {where}: {error.strerror}."
+                " Choose another ottla.telemetry.port, or -1 for none.",
+            ) from error
+        self._telemetry = telemetry
+
+    # the end
+
+    async def _close(self, *, clean: bool) -> None:
+        await self.scheduler.stop()
+        if self._telemetry is not None:
+            await self._telemetry.stop()
+        if hasattr(self, "measures"):
+            self.measures.stop()
+        if hasattr(self, "server"):
+            await self.server.stop(grace_s=STOP_GRACE_S)
+        if clean and self._broker_epoch >= 0:
+            await self.quorum.submit(lambda image: shutdown(image, self._static.node_id))
+        if hasattr(self, "quorum"):
+            await self.quorum.stop()
+        await self._loop.run_in_executor(self._workers, self.replicas.close)
+        if clean and self._broker_epoch >= 0:
+            epoch = self._broker_epoch
+            await self._loop.run_in_executor(self._workers, self.logs.shutdown, epoch)
+        else:
+            self.logs.abandon()
+        self._workers.shutdown()
+
+    # what the rooms report
+
+    def _published(self, delta: Delta, image: MetadataImage) -> None:
+        if any(kind == BROKER_RESOURCE for kind, _ in delta.changed_configs):
+            self._configure(image)
+        self._publisher.publish(delta, image)
+
+    def _configure(self, image: MetadataImage) -> None:
+        """What was set at run time goes over what the start said."""
+        node = str(self._static.node_id)
+        self.rooms.config = self._static.with_dynamic(
+            default=image.configs.get(BROKER_RESOURCE, ALL_BROKERS),
+            broker=image.configs.get(BROKER_RESOURCE, node),
+        )
+        if hasattr(self, "server"):
+            self.server.limits = self._limits(self.rooms.config)
+
+    def _log_config(self, image: MetadataImage, topic: str) -> LogConfig:
+        return effective_log_config(self.rooms.config, image.configs.get(TOPIC_RESOURCE, topic))
+
+    def _disk_failed(self, log: Log, call: Call, error: OSError) -> None:
+        self.logs.faults.failed(self.logs.dir_of(log), call, error)
+
+    def _dir_offline(self, path: str) -> None:
+        for partition in list(self.replicas):
+            if self.logs.dir_of(partition.log) == path:
+                self.replicas.drop(partition, ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def _job_failed(self, name: str, error: BaseException) -> None:
+        self._events.error("job_failed", job=name, exc_info=error)
+        if isinstance(error, AssertionError):
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """The broker cannot go on; whoever runs it sees `failed` and stops it."""
+        if not self.failed.done():
+            self._events.error("broker_failed", exc_info=error)
+            self.failed.set_result(error)

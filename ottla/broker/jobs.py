@@ -1,0 +1,70 @@
+"""The periodic jobs of a broker, by name: what runs how often, and where it waits for the disk."""
+
+from __future__ import annotations
+
+import gc
+
+from ottla.broker.handlers.context import Rooms
+from ottla.broker.network.server import Server
+from ottla.broker.scheduler import Scheduler
+
+WAITER_SWEEP_MS = 100
+"""How late a Produce timeout may be; clients count in tens of seconds."""
+CONNECTION_SWEEP_MS = 1000
+DELETION_SWEEP_MS = 1000
+SNAPSHOT_CHECK_MS = 10_000
+COLLECTION_MS = 60_000
+"""Full garbage collections run here, between requests, and not where an allocation happens to
+trigger one; what was loaded at the start is frozen out of them."""
+
+
+def schedule_jobs(scheduler: Scheduler, rooms: Rooms, server: Server) -> None:
+    config, logs, replicas = rooms.config, rooms.logs, rooms.replicas
+
+    def flush_due() -> None:
+        for log in logs.due_for_flush():
+            partition = replicas.get(log.topic, log.partition)
+            if partition is not None:
+                replicas.flush(partition)
+
+    def expire_producers() -> None:
+        now_ms = rooms.clock.wall_ms()
+        for log in logs.logs:
+            log.producer_state.expire(
+                now_ms=now_ms, expiration_ms=rooms.config.producer_id_expiration_ms
+            )
+
+    def collect_garbage() -> None:
+        gc.collect()
+
+    delay_ms = config.log_initial_task_delay_ms
+    scheduler.every("waiters", WAITER_SWEEP_MS, replicas.expire_waiters)
+    scheduler.every("connections", CONNECTION_SWEEP_MS, server.sweep)
+    scheduler.every("deletion", DELETION_SWEEP_MS, logs.remove_deleted)
+    scheduler.every("metadata-snapshot", SNAPSHOT_CHECK_MS, rooms.quorum.snapshot_if_due)
+    scheduler.every("garbage-collection", COLLECTION_MS, collect_garbage)
+    scheduler.every("flush", min(config.log_flush_scheduler_interval_ms, 2**31 - 1), flush_due)
+    scheduler.every(
+        "retention", config.log_retention_check_interval_ms, logs.apply_retention, delay_ms=delay_ms
+    )
+    scheduler.every(
+        "recovery-point-checkpoint",
+        config.log_flush_offset_checkpoint_interval_ms,
+        logs.checkpoint_recovery_points,
+        threaded=True,
+    )
+    scheduler.every(
+        "log-start-checkpoint",
+        config.log_flush_start_offset_checkpoint_interval_ms,
+        logs.checkpoint_log_start_offsets,
+        threaded=True,
+    )
+    scheduler.every(
+        "high-watermark-checkpoint",
+        config.replica_high_watermark_checkpoint_interval_ms,
+        logs.checkpoint_high_watermarks,
+        threaded=True,
+    )
+    scheduler.every(
+        "producer-expiry", config.producer_id_expiration_check_interval_ms, expire_producers
+    )

@@ -1,0 +1,146 @@
+"""`ottla serve`: one broker in the foreground, until SIGTERM or SIGINT."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+
+import click
+
+from ottla.broker.broker import Broker
+from ottla.broker.faults import EXIT_STATUS, StorageLost
+from ottla.broker.log.directories import LogDirError
+from ottla.broker.metadata.records import MetadataError
+from ottla.broker.quorum.raft import QuorumError
+from ottla.broker.telemetry.logs import open_log
+from ottla.config.load import Loaded, load
+from ottla.config.types import LONG_MAX
+
+EX_UNAVAILABLE = 69
+EX_SOFTWARE = 70
+"""sysexits.h: a broken invariant of ours ended the broker."""
+RELAXED_AT = LONG_MAX
+
+
+@click.command("serve", context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--config", "file", metavar="FILE", help="Read settings from a server.properties.")
+@click.option(
+    "--override", "overrides", metavar="KEY=VALUE", multiple=True, help="Set one key; repeatable."
+)
+def command(file: str | None, overrides: tuple[str, ...]) -> int:
+    """Run a broker in the foreground.
+
+    Nothing needs to be configured: without options it listens on localhost:9092, keeps its data
+    in ./ottla-data, and creates topics on first use.
+
+    \b
+    Settings have Kafka's names; `ottla config` lists them. For example:
+      ottla serve --override log.dirs=/srv/ottla
+      ottla serve --override listeners=PLAINTEXT://0.0.0.0:9092
+      ottla serve --config server.properties
+
+    KAFKA_... environment variables are read as the apache/kafka image reads them. SIGTERM stops
+    the broker cleanly, SIGUSR1 writes its state to standard error.
+    """
+    loaded = load(file, overrides)
+    return _run(loaded)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the command; the exit status is 0 after a clean stop."""
+    status = command.main(args=list(arguments), prog_name="ottla serve", standalone_mode=False)
+    return int(status or 0)
+
+
+def _run(loaded: Loaded) -> int:
+    try:
+        if sys.platform == "win32":
+            return asyncio.run(_serve(loaded))
+        import uvloop
+
+        return uvloop.run(_serve(loaded))
+    except StorageLost as error:
+        return _refuse(str(error), EXIT_STATUS)
+    except (LogDirError, QuorumError, MetadataError) as error:
+        return _refuse(str(error), EX_UNAVAILABLE)
+    except OSError as error:
+        return _refuse(error.strerror or str(error), EX_UNAVAILABLE)
+    except AssertionError as error:
+        return _refuse(f"a broken invariant ended the broker: {error}", EX_SOFTWARE)
+
+
+async def _serve(loaded: Loaded) -> int:
+    config = loaded.config
+    events = open_log(config.ottla_log_level, config.ottla_log_format)
+    broker = Broker(config, events=events)
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    await broker.start()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGUSR1, _show_state, broker)
+    _say_ready(broker, loaded)
+    _notify("READY=1")
+    broker.failed.add_done_callback(lambda _: stop.set())
+    await stop.wait()
+    _notify("STOPPING=1")
+    await broker.stop()
+    return 0
+
+
+def _say_ready(broker: Broker, loaded: Loaded) -> None:
+    """What a person wants to know at the start, in five lines."""
+    config = loaded.config
+    address = broker.bootstrap_servers
+    told = ", ".join(str(one) for one in config.advertised.values()) or "the address they came by"
+    lines = [
+        f"ottla is ready on {', '.join(str(one) for one in broker.listeners)}; clients are told "
+        f"{told}",
+        f"  data        {', '.join(config.data_dirs)}  (cluster {broker.logs.cluster_id})",
+        f"  durability  {_durability(config.log_flush_interval_messages)}",
+    ]
+    if broker.telemetry_port is not None:
+        where = f"http://{config.ottla_telemetry_host}:{broker.telemetry_port}"
+        lines.append(f"  metrics     {where}/metrics, /livez, /readyz")
+    lines.append(f"  try         echo hello | kcat -b {address} -P -t greetings")
+    lines += [f"  note        {note}" for note in loaded.notes]
+    click.echo("\n".join(lines))
+
+
+def _durability(flush_messages: int) -> str:
+    if flush_messages == 1:
+        return "log.flush.interval.messages=1: what is acknowledged is on disk (Kafka's differs)"
+    if flush_messages == RELAXED_AT:
+        return "Kafka's own: acknowledged from the page cache, written when the system likes"
+    lost = flush_messages - 1
+    return f"log.flush.interval.messages={flush_messages}: up to {lost} records may be lost"
+
+
+def _show_state(broker: Broker) -> None:
+    lines = [repr(broker.logs), repr(broker.quorum), repr(broker.scheduler)]
+    lines += [repr(partition) for partition in broker.replicas]
+    lines += [repr(connection) for connection in broker.server.connections]
+    click.echo("\n".join(lines), err=True)
+
+
+def _notify(state: str) -> None:
+    """systemd's notification (Type=notify); nothing without a NOTIFY_SOCKET."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
+        try:
+            sock.sendto(state.encode(), address)
+        except OSError as error:
+            click.echo(f"ottla: systemd was not told {state}: {error}", err=True)
+
+
+def _refuse(sentence: str, status: int) -> int:
+    click.echo(f"ottla: {sentence}", err=True)
+    return status
