@@ -1,0 +1,75 @@
+"""Bringing a log to disk off the loop, without lying about it.
+
+    ticket = log.begin_flush()      on the loop: what is to be synced, up to which offset
+    ticket.sync()                   in a worker: blocks, touches the ticket's own files only
+    log.finish_flush(ticket)        on the loop: the durable end moves, and nothing else moves it
+
+What is appended between begin and finish belongs to the next ticket. The order inside `sync`:
+files of sealed segments, the active one, the leader epochs, the directory that names them all.
+Only when everything is through does the durable end move, so that it is true of the whole log.
+
+A sync that failed is final. The kernel has marked the pages clean, whatever became of them, and a
+second sync would say yes and mean nothing: the ticket keeps the error, and its log is finished.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ottla.broker.log.checkpoints import LEADER_EPOCH_FILE, write_atomically
+from ottla.broker.ports import Disk, File
+
+FULL_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+@dataclass(slots=True, eq=False)
+class FlushTicket:
+    """One flush of one log, up to `end_offset`. Its files are open and pinned."""
+
+    disk: Disk
+    directory: str
+    end_offset: int
+    files: list[File]
+    # Opened for this ticket alone, and closed with it.
+    own_files: list[File]
+    leader_epochs: bytes | None
+    new_names: bool
+    # Tells the log that it has failed; called by the worker.
+    on_error: Callable[[OSError], None]
+    epochs_written: bool = False
+    error: OSError | None = None
+
+    def sync(self) -> None:
+        """Blocks until all of it is on disk. An OSError is final."""
+        try:
+            for file in self.own_files:
+                file.sync()
+            for file in self.files:
+                file.sync()
+            if self.leader_epochs is not None:
+                self._write_epochs(self.leader_epochs)
+            if self.new_names:
+                self.disk.sync_dir(self.directory)
+        except OSError as error:
+            self.error = error
+            self.on_error(error)
+            raise
+
+    def release(self) -> None:
+        """Gives the files back; on the loop, after `sync` returned or raised."""
+        for file in self.files:
+            file.unpin()
+        for file in self.own_files:
+            file.close()
+
+    def _write_epochs(self, data: bytes) -> None:
+        """A full disk is no failed sync: the epochs stay in memory for the next ticket."""
+        try:
+            write_atomically(self.disk, f"{self.directory}/{LEADER_EPOCH_FILE}", data)
+        except OSError as error:
+            if error.errno not in FULL_DISK_ERRORS:
+                raise
+        else:
+            self.epochs_written = True

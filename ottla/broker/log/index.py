@@ -1,0 +1,207 @@
+"""A file of fixed-width entries, sorted by the key that each begins with.
+
+The offset and the time index of a segment are such files. The active segment's are preallocated
+as Kafka's are, sparse, so that the space behind the last entry reads as zeros; when the segment
+is rolled or the log is closed, the file is cut to its entries.
+
+Entries are gathered in memory and written by pwrite in blocks: an index is a hint that is rebuilt
+after an unclean stop, so a block that was never written is no loss, and a log that is written to
+holds no descriptors for its indexes. Entries on disk are read through a read-only map (storing
+through a map of a sparse file is SIGBUS on a full disk). The map is made on first use; nothing
+reads behind the entries that are known, so a cut file is not touched behind its end.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from ottla.broker.ports import Disk, File
+
+# A block of 64 offset entries stands for at least 256 KiB of records.
+BLOCK_BYTES = 512
+
+# The search looks first at the end of the index. Followers and tailing consumers ask for the last
+# few entries, again and again: a binary search over the whole file would touch the same few pages
+# in its middle each time and, when these have been evicted, stall for each of them. 8 KiB are at
+# most three pages, which stay warm (Kafka's figure and reason, KAFKA-6432).
+WARM_BYTES = 8192
+
+
+class IndexCorrupt(Exception):
+    """An index says what cannot be, or what its segment does not hold: it is to be rebuilt."""
+
+
+class EntryFile:
+    """One index file. An entry is bytes of a fixed width; `key` unpacks what it begins with."""
+
+    __slots__ = (
+        "_disk",
+        "_entry_size",
+        "_map",
+        "_pending",
+        "_unpack_key",
+        "_written",
+        "count",
+        "max_entries",
+        "path",
+    )
+
+    def __init__(
+        self, disk: Disk, path: str, *, key: Struct, entry_size: int, max_bytes: int
+    ) -> None:
+        self.path = path
+        self.max_entries = max_bytes // entry_size
+        self.count = 0
+        self._disk = disk
+        self._entry_size = entry_size
+        self._unpack_key = key.unpack_from
+        self._written = 0
+        self._pending = bytearray()
+        self._map: memoryview | None = None
+
+    def __repr__(self) -> str:
+        return f"<EntryFile {self.path} entries={self.count}>"
+
+    def create(self) -> None:
+        """Makes the file anew, preallocated; the name is not synced."""
+        self.forget()
+        file = self._disk.open(self.path, create=True)
+        try:
+            if file.size():
+                file.truncate(0)
+            file.truncate(self.max_entries * self._entry_size)
+        finally:
+            file.close()
+
+    def forget(self) -> None:
+        """No entries, whatever the file holds; they are written over."""
+        self.count = self._written = 0
+        self._pending.clear()
+        self._map = None
+
+    def load(self) -> bytes | None:
+        """Takes the entries that the file holds; the last one, or b"" if there are none.
+
+        None if there is no file, or one that is no whole number of entries.
+        """
+        self.forget()
+        size = self._entry_size
+        try:
+            file = self._disk.open(self.path)
+        except FileNotFoundError:
+            return None
+        try:
+            count, rest = divmod(file.size(), size)
+            if rest:
+                return None
+            last = file.pread(size, (count - 1) * size) if count else b""
+        finally:
+            file.close()
+        self.count = self._written = count
+        return last
+
+    def append(self, entry: bytes) -> None:
+        """Adds an entry in memory; never fails. `make_room` before keeps the memory bounded."""
+        self._pending += entry
+        self.count += 1
+
+    def make_room(self) -> None:
+        """Writes the entries in memory if they fill a block. An OSError leaves all as it was."""
+        if len(self._pending) >= BLOCK_BYTES:
+            self._write_pending()
+
+    def read(self, index: int) -> bytes:
+        """The entry at an index, which must be there."""
+        assert 0 <= index < self.count, self.path
+        size = self._entry_size
+        if index < self._written:
+            view, start = self._view(), index * size
+            return bytes(view[start : start + size])
+        start = (index - self._written) * size
+        return bytes(self._pending[start : start + size])
+
+    def floor(self, target: int) -> int:
+        """The index of the last entry whose key is at most `target`, or -1."""
+        size = self._entry_size
+        pending = self._pending
+        if pending and self._unpack_key(pending, 0)[0] <= target:
+            return self._written + self._search(pending, 0, len(pending) // size, target)
+        if not self._written:
+            return -1
+        view = self._view()
+        low, high = 0, self._written
+        warm = high - WARM_BYTES // size
+        if warm > 0:
+            if self._unpack_key(view, warm * size)[0] <= target:
+                low = warm
+            else:
+                high = warm
+        return self._search(view, low, high, target)
+
+    def _search(self, entries: bytearray | memoryview, low: int, high: int, target: int) -> int:
+        """The last entry of [low, high) whose key is at most `target`, or low - 1."""
+        unpack, size = self._unpack_key, self._entry_size
+        while low < high:
+            middle = (low + high) // 2
+            if unpack(entries, middle * size)[0] <= target:
+                low = middle + 1
+            else:
+                high = middle
+        return low - 1
+
+    def truncate(self, count: int) -> None:
+        """Keeps the first `count` entries."""
+        assert 0 <= count <= self.count, self.path
+        size = self._entry_size
+        if count < self._written:
+            self._cut(count * size)
+            self._pending.clear()
+            self._written = count
+        else:
+            del self._pending[(count - self._written) * size :]
+        self.count = count
+
+    def seal(self) -> None:
+        """Writes what is in memory and cuts the file to its entries; more may be appended."""
+        if self._pending:
+            self._write_pending()
+        self._cut(self._written * self._entry_size)
+
+    def open_for_sync(self) -> File:
+        return self._disk.open(self.path)
+
+    def release(self) -> None:
+        """Gives the map back; the next search makes another."""
+        self._map = None
+
+    def _view(self) -> memoryview:
+        if self._map is None:
+            file = self._disk.open(self.path)
+            try:
+                self._map = self._disk.map(file)
+            finally:
+                file.close()
+        return self._map
+
+    def _write_pending(self) -> None:
+        size = self._entry_size
+        position = self._written * size
+        file = self._disk.open(self.path, create=True)
+        try:
+            if file.size() < position + len(self._pending):
+                self._map = None
+                file.truncate(max(self.max_entries, self.count) * size)
+            file.pwrite(self._pending, position)
+        finally:
+            file.close()
+        self._written = self.count
+        self._pending.clear()
+
+    def _cut(self, size: int) -> None:
+        self._map = None
+        file = self._disk.open(self.path, create=True)
+        try:
+            if file.size() != size:
+                file.truncate(size)
+        finally:
+            file.close()

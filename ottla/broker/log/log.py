@@ -1,0 +1,877 @@
+"""The log of one partition: appends, reads, and what is durable and visible of it.
+
+Offsets of one log, in their order:
+    log_start_offset <= last_stable_offset <= high_watermark <= visible_end <= log_end_offset
+    log_start_offset <= durable_end <= visible_end
+
+`durable_end` is covered by a sync that returned; only `finish_flush` moves it, and it is the
+recovery point. `visible_end` is the last batch boundary less than flush.messages records above
+it: an append that ends there may be answered and read at once, any other waits for a sync. The
+high watermark is set by the replication room; readers of committed data stop at the last stable
+offset, before the oldest transaction that is not decided.
+
+Everything runs on one thread, but `FlushTicket.sync`, and `prepare`, which reads only the rules.
+
+Errors. KafkaError refuses one operation. A disk that is full, and a process short of descriptors
+or memory, refuse an append with KAFKA_STORAGE_ERROR after the file is cut back to its last good
+end. Any other OSError of a write, and any of a sync, sets `failed`: the caller takes the log dir
+offline, and this log refuses every later append.
+"""
+
+from __future__ import annotations
+
+import errno
+import zlib
+from array import array
+from bisect import bisect_right
+from typing import NoReturn
+
+from ottla.broker.log import lookup
+from ottla.broker.log.checkpoints import LEADER_EPOCH_FILE, write_atomically
+from ottla.broker.log.flush import FULL_DISK_ERRORS, FlushTicket
+from ottla.broker.log.opening import (
+    OpenedFiles,
+    aborted_by,
+    apply_batch,
+    load_snapshot,
+    open_files,
+    replay,
+    snapshots_in,
+)
+from ottla.broker.log.producer_state import KnownBatch, ProducerState
+from ottla.broker.log.recovery import remove_indexes
+from ottla.broker.log.retention import Doomed, doomed_segments
+from ottla.broker.log.segment import (
+    DELETED_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
+    FileSlice,
+    PartitionDir,
+    Segment,
+)
+from ottla.broker.log.time_index import NO_TIMESTAMP
+from ottla.broker.log.validation import BatchFields, RefusedBatch, Rules, check_internal
+from ottla.broker.ports import Disk, Events, File
+from ottla.config.types import LONG_MAX, LogConfig
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records.batch import (
+    CONTROL,
+    CRC_START,
+    TIMESTAMP_TYPE,
+    TRANSACTIONAL,
+    BatchHeader,
+    iterate_headers,
+    read_header,
+    set_create_time,
+    set_log_append_time,
+    stamp,
+)
+from ottla.protocol.records.control import read_marker
+from ottla.protocol.records.crc import crc32c
+
+UPPER_LOG_END = 0
+UPPER_HIGH_WATERMARK = 1
+UPPER_LAST_STABLE = 2
+
+# With these the disk said no without harm; it may say yes to the next one.
+_REFUSALS = FULL_DISK_ERRORS | {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
+
+_RELATIVE_OFFSET_MAX = 2**31 - 1
+
+
+class AppendResult:
+    """Where a batch stands in the log; of a duplicate, where the first one stands."""
+
+    __slots__ = (
+        "base_offset",
+        "duplicate",
+        "last_offset",
+        "log_append_time_ms",
+        "log_start_offset",
+    )
+
+    def __init__(
+        self,
+        base_offset: int,
+        last_offset: int,
+        log_append_time_ms: int,
+        log_start_offset: int,
+        duplicate: bool = False,
+    ) -> None:
+        self.base_offset = base_offset
+        self.last_offset = last_offset
+        self.log_append_time_ms = log_append_time_ms
+        self.log_start_offset = log_start_offset
+        self.duplicate = duplicate
+
+    def __repr__(self) -> str:
+        return f"<AppendResult {self.base_offset}-{self.last_offset} duplicate={self.duplicate}>"
+
+
+class Log:
+    """One partition. Made by `Log.open`; see the module for offsets, threads and errors."""
+
+    __slots__ = (
+        "_active",
+        "_config",
+        "_deleted",
+        "_directory",
+        "_flush_messages",
+        "_hidden_ends",
+        "_high_position",
+        "_high_segment",
+        "_is_closed",
+        "_new_names",
+        "_roll_after_ms",
+        "_roll_after_timestamp",
+        "_rules",
+        "_ticket",
+        "_unsynced",
+        "directory",
+        "durable_end",
+        "epochs",
+        "failed",
+        "high_watermark",
+        "last_stable_offset",
+        "latest_epoch",
+        "log_end_offset",
+        "log_start_offset",
+        "partition",
+        "producer_state",
+        "recovery",
+        "segments",
+        "topic",
+        "topic_id",
+        "visible_end",
+    )
+
+    def __init__(
+        self,
+        directory: PartitionDir,
+        opened: OpenedFiles,
+        config: LogConfig,
+        *,
+        topic: str,
+        partition: int,
+        topic_id: bytes,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        self.directory = directory.path
+        self.segments = opened.segments
+        self.producer_state = opened.producers
+        self.epochs = opened.epochs
+        self.recovery = opened.report
+        self.failed: OSError | None = None
+        self.latest_epoch = opened.epochs.latest
+        self.log_start_offset = opened.log_start_offset
+        self.log_end_offset = opened.end_offset
+        self.durable_end = opened.end_offset
+        self.visible_end = opened.end_offset
+        self.high_watermark = opened.end_offset
+        self.last_stable_offset = opened.end_offset
+        self._directory = directory
+        self._active = opened.segments[-1]
+        self._high_segment = self._active
+        self._high_position = self._active.size
+        # Batch ends above the visible end, which wait for a sync.
+        self._hidden_ends = array("q")
+        # Sealed segments that no ticket has taken yet.
+        self._unsynced: list[Segment] = []
+        self._new_names = opened.new_names
+        # Whether the files are as a clean stop leaves them.
+        self._is_closed = opened.is_closed
+        self._ticket: FlushTicket | None = None
+        # Segments whose files carry the name of deleted ones, and when they go.
+        self._deleted: list[tuple[int, Segment]] = []
+        # Below any time: the first append computes them.
+        self._roll_after_ms = self._roll_after_timestamp = NO_TIMESTAMP
+        self._config = config
+        self.config = config
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        directory: str,
+        *,
+        topic: str,
+        partition: int,
+        topic_id: bytes,
+        config: LogConfig,
+        recovery_point: int,
+        log_start_offset: int,
+        high_watermark: int,
+        clean: bool,
+        now_ms: int,
+        events: Events,
+    ) -> Log:
+        """Loads the log in a directory, or makes it; recovers it unless the stop was `clean`.
+
+        The offsets are those of the checkpoints. All that it has is durable when this returns.
+        """
+        home = PartitionDir(disk, directory, events)
+        opened = open_files(
+            home,
+            config,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            clean=clean,
+            now_ms=now_ms,
+        )
+        log = cls(home, opened, config, topic=topic, partition=partition, topic_id=topic_id)
+        log._move_high_watermark(max(log.log_start_offset, min(high_watermark, log.log_end_offset)))
+        return log
+
+    def __repr__(self) -> str:
+        return (
+            f"<Log {self.topic}-{self.partition} {self.log_start_offset}"
+            f"<={self.last_stable_offset}<={self.high_watermark}<={self.visible_end}"
+            f"<={self.log_end_offset} durable={self.durable_end} epoch={self.latest_epoch}>"
+        )
+
+    @property
+    def config(self) -> LogConfig:
+        """The topic's configuration in force; may be set at any time."""
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        self._rules = Rules(config, f"{self.topic}-{self.partition}")
+        self._flush_messages = config.flush_messages
+        self._roll_after_ms = self._roll_after_timestamp = NO_TIMESTAMP
+        self._reveal()
+
+    @property
+    def recovery_point(self) -> int:
+        """Where a recovery after a crash begins: nothing below it can be missing."""
+        return self.durable_end
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the .log files of all segments."""
+        return self.segments.sealed_bytes + self._active.size
+
+    # appending
+
+    def needs_conversion(self, records: memoryview) -> bool:
+        """Whether a client's batch must pass `prepare` before it is appended."""
+        return self._rules.needs_conversion(records)
+
+    def prepare(self, records: memoryview, *, now_ms: int) -> bytearray:
+        """The batch to be appended in place of a client's. Slow, thread-safe: for a worker.
+
+        Raises KafkaError as an append would.
+        """
+        return self._rules.prepare(records, now_ms)
+
+    def append_as_leader(
+        self, records: memoryview, *, leader_epoch: int, now_ms: int, internal: bool = False
+    ) -> AppendResult:
+        """Checks, numbers and writes one batch; `records` is writable and is changed in place.
+
+        `internal` batches are the broker's own: control batches pass, sizes and times are not
+        looked at. Raises KafkaError if it is refused, OSError if the disk failed; then nothing
+        was appended. What it returns is durable when `visible_end` is above `last_offset`.
+        """
+        if self.failed is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        rules = self._rules
+        try:
+            fields = check_internal(records) if internal else rules.check(records, now_ms)
+            attributes, last_delta, max_timestamp = fields[5], fields[6], fields[8]
+            is_known = fields[9] >= 0 and (fields[11] >= 0 or attributes & CONTROL)
+            if is_known:
+                original = self._check_producer(records, fields)
+                if original is not None:
+                    return AppendResult(
+                        original.base_offset,
+                        original.last_offset,
+                        original.timestamp,
+                        self.log_start_offset,
+                        True,
+                    )
+        except RefusedBatch as refused:
+            if refused.reached_log:
+                refused.log_start_offset = self.log_start_offset
+            raise
+        base_offset = self.log_end_offset
+        last_offset = base_offset + last_delta
+        log_append_time_ms = -1
+        if rules.log_append_time:
+            log_append_time_ms = max_timestamp = now_ms
+            set_log_append_time(records, now_ms)
+        elif attributes & TIMESTAMP_TYPE:
+            set_create_time(records, max_timestamp)
+        stamp(records, base_offset, leader_epoch)
+        segment = self._segment_for(len(records), last_offset, max_timestamp, now_ms)
+        try:
+            segment.append(records, last_offset, max_timestamp)
+        except OSError as error:
+            self._undo_write(error)
+        segment.last_modified = now_ms
+        if leader_epoch != self.latest_epoch:
+            self.epochs.assign(leader_epoch, base_offset)
+            self.latest_epoch = self.epochs.latest
+        if is_known:
+            self._take_up(read_header(records), records, now_ms)
+        self._move_end(last_offset + 1)
+        return AppendResult(base_offset, last_offset, log_append_time_ms, self.log_start_offset)
+
+    def append_as_follower(self, records: memoryview, *, now_ms: int) -> AppendResult:
+        """Writes batches that a leader has numbered, one behind the other; each must be whole.
+
+        Raises CORRUPT_MESSAGE unless each has its CRC and begins at or above the end of the one
+        before, and as `append_as_leader` where the disk says no.
+        """
+        if self.failed is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        batches = self._check_batches(records)
+        first, last = batches[0][1], batches[-1][1]
+        max_timestamp = max(header.max_timestamp for _, header in batches)
+        segment = self._segment_for(len(records), last.last_offset, max_timestamp, now_ms)
+        try:
+            segment.append_all(records, batches)
+        except OSError as error:
+            self._undo_write(error)
+        segment.last_modified = now_ms
+        for position, header in batches:
+            if header.partition_leader_epoch > self.latest_epoch:
+                self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+                self.latest_epoch = self.epochs.latest
+            view = records[position : position + header.size]
+            self._take_up(header, view, now_ms)
+        self._move_end(last.last_offset + 1)
+        return AppendResult(first.base_offset, last.last_offset, -1, self.log_start_offset)
+
+    def assign_epoch(self, epoch: int) -> None:
+        """This broker leads from the end of the log on, in a new epoch."""
+        if epoch > self.epochs.latest:
+            self.epochs.assign(epoch, self.log_end_offset)
+            self.latest_epoch = self.epochs.latest
+
+    # reading
+
+    def read(
+        self, offset: int, *, max_bytes: int, upper: int, at_least_one: bool
+    ) -> FileSlice | None:
+        """From the batch that holds `offset` on, below the upper end; None if nothing is there.
+
+        The slice lies in one segment and may cut its last batch at `max_bytes`; `at_least_one`
+        gives the first batch whole. Raises OFFSET_OUT_OF_RANGE outside of the log, and
+        CORRUPT_MESSAGE where the chain of headers is broken.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if upper == UPPER_HIGH_WATERMARK:
+            end, end_segment, end_position = (
+                self.high_watermark,
+                self._high_segment,
+                self._high_position,
+            )
+        else:
+            end, end_segment, end_position = self._upper_end(upper)
+        if offset >= end:
+            return None
+        segment = self._active
+        if offset < segment.base_offset:
+            return self._read_sealed(offset, max_bytes, at_least_one, end_segment, end_position)
+        position, batch_size = segment.locate(offset)
+        size = (end_position if segment is end_segment else segment.size) - position
+        if size > max_bytes:
+            size = batch_size if at_least_one and batch_size > max_bytes else max_bytes
+        if size <= 0:
+            return None
+        return FileSlice(segment.file or segment.open(), position, size)
+
+    def bytes_available(self, offset: int, upper: int, limit: int) -> int:
+        """How much a read would find, up to `limit`; `limit` where that takes a closer look."""
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            return limit
+        end, end_segment, end_position = self._upper_end(upper)
+        if offset >= end:
+            return 0
+        if offset < end_segment.base_offset:
+            return limit
+        position, _ = end_segment.locate(offset)
+        return max(0, min(limit, end_position - position))
+
+    def aborted_transactions(self, offset: int, upper_offset: int) -> list[tuple[int, int]]:
+        """(producer id, first offset) of aborted transactions that a read of that range meets."""
+        return lookup.aborted_transactions(self.segments, offset, upper_offset)
+
+    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
+        """(offset, timestamp, epoch) of the first record with at least that timestamp."""
+        return lookup.offset_for_timestamp(self.segments, timestamp, self.log_start_offset)
+
+    def max_timestamp_offset(self) -> tuple[int, int, int] | None:
+        """(offset, timestamp, epoch) of the first record with the greatest timestamp."""
+        return lookup.max_timestamp_offset(self.segments, self.log_start_offset)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """The newest epoch that is not above `epoch` and where it ends; (-1, -1) if unknown."""
+        return self.epochs.end_offset_for(epoch, self.log_end_offset)
+
+    # watermarks
+
+    def set_high_watermark(self, offset: int) -> None:
+        """What is below `offset`, the end of a batch, is committed."""
+        if offset != self.high_watermark:
+            assert self.log_start_offset <= offset <= self.log_end_offset, (self, offset)
+            self._move_high_watermark(offset)
+
+    # flushing
+
+    @property
+    def must_flush(self) -> bool:
+        """Whether flush.messages, or a sealed segment, asks for a flush now."""
+        unsynced = self.log_end_offset - self.durable_end
+        return unsynced >= self._flush_messages or bool(self._unsynced)
+
+    def begin_flush(self) -> FlushTicket | None:
+        """A ticket for all that is not durable, or None if there is nothing to do.
+
+        One ticket at a time. Whoever takes it calls `sync`, in a worker, and then `finish_flush`;
+        if `sync` raised, the log has failed.
+        """
+        assert self._ticket is None, self
+        end_offset = self.log_end_offset
+        if self.failed is not None or (end_offset == self.durable_end and not self._unsynced):
+            return None
+        files: list[File] = [segment.open() for segment in self._unsynced]
+        files.append(self._active.open())
+        own_files = [file for segment in self._unsynced for file in segment.open_for_sync()]
+        for file in files:
+            file.pin()
+        ticket = FlushTicket(
+            disk=self._directory.disk,
+            directory=self.directory,
+            end_offset=end_offset,
+            files=files,
+            own_files=own_files,
+            leader_epochs=self.epochs.unwritten(end_offset) if self.epochs.dirty else None,
+            new_names=self._new_names,
+            on_error=self._fail,
+        )
+        self._unsynced = []
+        self._new_names = False
+        self._ticket = ticket
+        return ticket
+
+    def finish_flush(self, ticket: FlushTicket) -> None:
+        """The ticket's sync has returned: what it covers is durable."""
+        assert ticket is self._ticket, self
+        assert ticket.error is None, self
+        self._ticket = None
+        ticket.release()
+        if ticket.epochs_written:
+            assert ticket.leader_epochs is not None
+            self.epochs.wrote(ticket.leader_epochs)
+        if ticket.end_offset > self.durable_end:
+            self.durable_end = ticket.end_offset
+        self._reveal()
+
+    # trimming
+
+    def delete_records(self, offset: int) -> int:
+        """Moves the log start up to `offset`, at most the high watermark; where it is then.
+
+        Whole segments below it go with the next `delete_old_segments`.
+        """
+        if offset > self.high_watermark:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if offset > self.log_start_offset:
+            self._start_at(offset)
+        return self.log_start_offset
+
+    def delete_old_segments(self, now_ms: int) -> list[Doomed]:
+        """Deletes what the retention rule dooms; the files go after file.delete.delay.ms."""
+        self._remove_deleted(now_ms)
+        doomed = doomed_segments(
+            self.segments[:],
+            config=self._config,
+            log_start_offset=self.log_start_offset,
+            high_watermark=self.high_watermark,
+            log_end_offset=self.log_end_offset,
+            now_ms=now_ms,
+        )
+        if not doomed:
+            return doomed
+        if len(doomed) == len(self.segments):
+            self._roll(now_ms)
+        for segment, why in zip(self.segments.remove_first(len(doomed)), doomed, strict=True):
+            self._directory.events.info(
+                "segment_deleted", path=segment.log_path, reason=why.reason.value
+            )
+            self._retire(segment, now_ms)
+        self._start_at(max(self.log_start_offset, self.segments[0].base_offset))
+        self._move_high_watermark(self.high_watermark)
+        return doomed
+
+    def truncate_to(self, offset: int) -> None:
+        """Cuts off every batch that ends at or above `offset`.
+
+        The recovery point may move back: its checkpoint is to be written before the next append.
+        """
+        if offset >= self.log_end_offset:
+            return
+        if offset <= self.segments[0].base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return
+        index = self.segments.floor_index(offset)
+        self._remove(self.segments.remove_from(index + 1))
+        self._active = self.segments[-1]
+        self._set_end(self._active.truncate_to(offset))
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Empties the log; its next offset is `offset`."""
+        self._remove(self.segments.remove_from(0))
+        segment = self._new_segment(offset, self._active.last_modified)
+        segment.create()
+        self.segments.add(segment)
+        self._active = segment
+        self._directory.disk.sync_dir(self.directory)
+        self.log_start_offset = offset
+        self.epochs.clear()
+        self._set_end(offset)
+
+    def close(self, clean: bool = True) -> None:
+        """Ends all use. `clean` first syncs all, cuts the indexes to size and writes a snapshot.
+
+        Raises OSError if that fails, or has failed before: then the log dir is not clean.
+        """
+        if self._ticket is not None:
+            assert not clean, "a flush is under way"
+            self._ticket.release()
+            self._ticket = None
+        if clean and self.failed is not None:
+            raise self.failed
+        if clean and not self._is_closed:
+            try:
+                self._finish_files()
+            except OSError as error:
+                self.failed = error
+                raise
+        for segment in [*self.segments, *(segment for _, segment in self._deleted)]:
+            segment.release()
+
+    # inside: appending
+
+    def _segment_for(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
+        """The segment that takes a batch: the active one, or a new one if that is due."""
+        segment = self._active
+        if (
+            size > self._config.segment_bytes - segment.size
+            or max_timestamp > self._roll_after_timestamp
+            or now_ms > self._roll_after_ms
+            or last_offset - segment.base_offset > _RELATIVE_OFFSET_MAX
+            or segment.full
+            or not segment.size
+        ):
+            return self._rolled(size, last_offset, max_timestamp, now_ms)
+        return segment
+
+    def _rolled(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
+        """The rare half of `_segment_for`: takes a closer look, and rolls if it must."""
+        segment = self._active
+        if segment.size:
+            self._set_roll_times(segment.first_timestamp)
+            if (
+                size > self._config.segment_bytes - segment.size
+                or max_timestamp > self._roll_after_timestamp
+                or now_ms > self._roll_after_ms
+                or segment.full
+                or last_offset - segment.base_offset > _RELATIVE_OFFSET_MAX
+            ):
+                self._roll(now_ms)
+                segment = self._active
+        if not segment.size:
+            segment.created_ms = now_ms
+            self._set_roll_times(max_timestamp)
+        return segment
+
+    def _set_roll_times(self, first_timestamp: int) -> None:
+        """A segment's age counts in record time from its first batch, as long as that has one."""
+        config = self._config
+        base_offset = self._active.base_offset
+        age_ms = config.segment_ms
+        jitter_ms = min(config.segment_jitter_ms, age_ms)
+        if jitter_ms > 0:
+            # Any even spread will do, but the same segment must not draw again.
+            name = f"{self.topic}-{self.partition}-{base_offset}"
+            age_ms -= zlib.crc32(name.encode()) % jitter_ms
+        if first_timestamp > NO_TIMESTAMP:
+            self._roll_after_timestamp = first_timestamp + age_ms
+            self._roll_after_ms = LONG_MAX
+        else:
+            self._roll_after_timestamp = LONG_MAX
+            self._roll_after_ms = self._active.created_ms + age_ms
+
+    def _roll(self, now_ms: int) -> None:
+        """Seals the active segment and begins a new one at the end of the log."""
+        old = self._active
+        assert old.size, old
+        offset = self.log_end_offset
+        segment = self._new_segment(offset, now_ms)
+        try:
+            segment.create()
+            self._write_snapshot(offset)
+            old.seal()
+        except OSError as error:
+            segment.release()
+            self._remove([segment])
+            self._refuse(error)
+        self.segments.add(segment)
+        self._active = segment
+        self._unsynced.append(old)
+        self._new_names = True
+        self._is_closed = False
+
+    def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
+        return Segment(self._directory, base_offset, config=self._config, now_ms=now_ms)
+
+    def _undo_write(self, error: OSError) -> NoReturn:
+        """Cuts off what a failed write has left behind the last good end."""
+        segment = self._active
+        try:
+            segment.open().truncate(segment.size)
+        except OSError as second:
+            self.failed = second
+            raise second from error
+        self._refuse(error)
+
+    def _refuse(self, error: OSError) -> NoReturn:
+        if error.errno in _REFUSALS:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from error
+        self.failed = error
+        raise error
+
+    def _fail(self, error: OSError) -> None:
+        self.failed = error
+
+    def _check_batches(self, records: memoryview) -> list[tuple[int, BatchHeader]]:
+        batches = list(iterate_headers(records))
+        expected = self.log_end_offset
+        end = 0
+        for position, header in batches:
+            view = records[position + CRC_START : position + header.size]
+            if header.base_offset < expected or header.last_offset_delta < 0:
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "Record batches are out of order")
+            if crc32c(view) != header.crc:
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "A record batch has a wrong CRC")
+            expected = header.last_offset + 1
+            end = position + header.size
+        if not batches or end != len(records):
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "A record batch is not whole")
+        return batches
+
+    def _check_producer(self, records: memoryview, fields: BatchFields) -> KnownBatch | None:
+        """The batch that this one repeats, if it does; raises RefusedBatch."""
+        attributes, last_delta, producer_id, epoch = fields[5], fields[6], fields[9], fields[10]
+        base_sequence = fields[11]
+        state = self.producer_state
+        try:
+            if attributes & CONTROL:
+                marker = read_marker(records)
+                if marker is not None:
+                    state.check_marker(marker)
+                return None
+            last_sequence = (base_sequence + last_delta) & 0x7FFFFFFF
+            if state.history_end is not None and state.wants_history(
+                producer_id, epoch, base_sequence
+            ):
+                state.add_history(lookup.headers_before(self.segments, state.history_end))
+            return state.check(
+                producer_id,
+                epoch,
+                base_sequence,
+                last_sequence,
+                transactional=attributes & TRANSACTIONAL != 0,
+            )
+        except KafkaError as error:
+            raise RefusedBatch(error.code, error.message) from None
+
+    def _take_up(self, header: BatchHeader, view: memoryview, now_ms: int) -> None:
+        """What a batch that was written does to producers and transactions."""
+        state = self.producer_state
+        ended = apply_batch(state, header, view, now_ms)
+        if ended is not None and not ended.committed:
+            self._active.transactions.append(aborted_by(ended, state))
+        if header.is_transactional:
+            self._find_stable()
+
+    def _move_end(self, end_offset: int) -> None:
+        self.log_end_offset = end_offset
+        self._is_closed = False
+        if end_offset - self.durable_end < self._flush_messages:
+            self.visible_end = end_offset
+        else:
+            self._hidden_ends.append(end_offset)
+
+    def _reveal(self) -> None:
+        """Moves the visible end to the last batch end less than flush.messages above durable."""
+        hidden = self._hidden_ends
+        count = bisect_right(hidden, self.durable_end + self._flush_messages - 1)
+        if count:
+            self.visible_end = hidden[count - 1]
+            del hidden[:count]
+
+    # inside: reading
+
+    def _upper_end(self, upper: int) -> tuple[int, Segment, int]:
+        """An upper end as (offset, segment, position)."""
+        if upper == UPPER_LOG_END:
+            return self.log_end_offset, self._active, self._active.size
+        stable = self.last_stable_offset
+        if upper == UPPER_HIGH_WATERMARK or stable == self.high_watermark:
+            return self.high_watermark, self._high_segment, self._high_position
+        segment = self.segments[self.segments.floor_index(stable)]
+        return stable, segment, segment.locate(stable)[0]
+
+    def _read_sealed(
+        self,
+        offset: int,
+        max_bytes: int,
+        at_least_one: bool,
+        end_segment: Segment,
+        end_position: int,
+    ) -> FileSlice | None:
+        segments = self.segments
+        for segment in segments[segments.floor_index(offset) :]:
+            segments.read_from(segment)
+            position, batch_size = segment.locate(offset)
+            size = (end_position if segment is end_segment else segment.size) - position
+            if size > max_bytes:
+                size = batch_size if at_least_one and batch_size > max_bytes else max_bytes
+                return FileSlice(segment.open(), position, size) if size > 0 else None
+            if size > 0:
+                return FileSlice(segment.open(), position, size)
+            if segment is end_segment:
+                break
+        return None
+
+    def _move_high_watermark(self, offset: int) -> None:
+        segment = self._active
+        if offset == self.log_end_offset:
+            position = segment.size
+        else:
+            if offset < segment.base_offset:
+                segment = self.segments[self.segments.floor_index(offset)]
+                self.segments.read_from(segment)
+            position, _ = segment.locate(offset)
+        self.high_watermark = offset
+        self._high_segment = segment
+        self._high_position = position
+        if self.producer_state.has_transactions:
+            self._find_stable()
+        else:
+            self.last_stable_offset = offset
+
+    def _find_stable(self) -> None:
+        first = self.producer_state.first_unstable(self.high_watermark)
+        stable = self.high_watermark if first is None else min(first, self.high_watermark)
+        self.last_stable_offset = max(stable, self.log_start_offset)
+
+    # inside: trimming
+
+    def _start_at(self, offset: int) -> None:
+        self.log_start_offset = offset
+        self.epochs.start_at(offset)
+        if self.last_stable_offset < offset:
+            self._find_stable()
+
+    def _retire(self, segment: Segment, now_ms: int) -> None:
+        """Renames the files of a deleted segment; who reads from them may finish."""
+        disk = self._directory.disk
+        if segment in self._unsynced:
+            self._unsynced.remove(segment)
+        for suffix in SEGMENT_SUFFIXES:
+            path = self._directory.file(segment.base_offset, suffix)
+            if disk.exists(path):
+                disk.rename(path, path + DELETED_SUFFIX)
+        self._deleted.append((now_ms + self._config.file_delete_delay_ms, segment))
+
+    def _remove_deleted(self, now_ms: int) -> None:
+        due = [segment for due_ms, segment in self._deleted if due_ms <= now_ms]
+        self._deleted = [one for one in self._deleted if one[0] > now_ms]
+        for segment in due:
+            segment.release()
+            for suffix in SEGMENT_SUFFIXES:
+                path = self._directory.file(segment.base_offset, suffix) + DELETED_SUFFIX
+                if self._directory.disk.exists(path):
+                    self._directory.disk.remove(path)
+
+    def _remove(self, segments: list[Segment]) -> None:
+        """Removes segments with their files at once, the last one first."""
+        disk = self._directory.disk
+        for segment in reversed(segments):
+            if segment in self._unsynced:
+                self._unsynced.remove(segment)
+            segment.release()
+            snapshot = self._directory.file(segment.base_offset, SNAPSHOT_SUFFIX)
+            for path in (snapshot, segment.log_path):
+                if disk.exists(path):
+                    disk.remove(path)
+            remove_indexes(self._directory, segment)
+
+    def _set_end(self, end_offset: int) -> None:
+        """Everything above an offset is gone."""
+        self.log_end_offset = end_offset
+        self.durable_end = min(self.durable_end, end_offset)
+        self.visible_end = min(self.visible_end, end_offset)
+        self.log_start_offset = min(self.log_start_offset, end_offset)
+        hidden = self._hidden_ends
+        del hidden[bisect_right(hidden, end_offset) :]
+        if self._ticket is not None:
+            self._ticket.end_offset = min(self._ticket.end_offset, end_offset)
+        self.epochs.truncate_to(end_offset)
+        self.latest_epoch = self.epochs.latest
+        self._roll_after_ms = self._roll_after_timestamp = NO_TIMESTAMP
+        self._is_closed = False
+        self.producer_state = self._reload_producers(end_offset)
+        self._move_high_watermark(min(self.high_watermark, end_offset))
+
+    def _reload_producers(self, end_offset: int) -> ProducerState:
+        """What the log says of its producers now; snapshots above its end are removed."""
+        directory = self._directory
+        now_ms = self._active.last_modified
+        snapshots = snapshots_in(directory)
+        for offset in snapshots:
+            if offset > end_offset:
+                directory.disk.remove(directory.file(offset, SNAPSHOT_SUFFIX))
+        state = load_snapshot(directory, snapshots, at_most=end_offset, now_ms=now_ms)
+        replay(directory, self.segments[:], state, end_offset=end_offset, now_ms=now_ms)
+        return state
+
+    def _write_snapshot(self, offset: int) -> None:
+        file = self._directory.disk.open(self._directory.file(offset, SNAPSHOT_SUFFIX), create=True)
+        try:
+            file.truncate(0)
+            file.pwrite(self.producer_state.snapshot(), 0)
+        finally:
+            file.close()
+
+    def _finish_files(self) -> None:
+        """Leaves the files as a clean stop does; all that was appended is durable then."""
+        end_offset = self.log_end_offset
+        for segment in self._unsynced:
+            segment.open().sync()
+        if self.durable_end < end_offset:
+            self._active.open().sync()
+        if self._new_names:
+            self._directory.disk.sync_dir(self.directory)
+        epochs = self.epochs.unwritten(end_offset) if self.epochs.dirty else None
+        if epochs is not None:
+            path = f"{self.directory}/{LEADER_EPOCH_FILE}"
+            write_atomically(self._directory.disk, path, epochs)
+            self.epochs.wrote(epochs)
+        self._active.seal()
+        if end_offset > self.segments[0].base_offset:
+            self._write_snapshot(end_offset)
+        self._unsynced = []
+        self._new_names = False
+        self.durable_end = end_offset
+        self._reveal()
+        self._is_closed = True

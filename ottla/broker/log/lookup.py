@@ -1,0 +1,86 @@
+"""Look-ups of a log that no request of a quiet consumer needs: by time, by aborted transaction.
+
+They read indexes, batch headers, and the records of at most one batch a segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ottla.broker.log.segment import Segment
+from ottla.broker.log.segments import Segments
+from ottla.broker.log.time_index import NO_TIMESTAMP
+from ottla.protocol.records.batch import BatchHeader
+
+# What lies so far before a producer snapshot is looked through for batches that it left out.
+HISTORY_BYTES = 4 * 1024 * 1024
+
+TimedOffset = tuple[int, int, int]
+
+
+def offset_for_timestamp(
+    segments: Segments, timestamp: int, log_start_offset: int
+) -> TimedOffset | None:
+    """(offset, timestamp, leader epoch) of the first record with at least that timestamp."""
+    for segment in segments:
+        if segment.max_timestamp < timestamp:
+            continue
+        segments.read_from(segment)
+        for position, header in segment.headers(segment.position_by_time(timestamp)):
+            if header.max_timestamp < timestamp or header.last_offset < log_start_offset:
+                continue
+            found = _first_record(segment, position, header, timestamp, log_start_offset)
+            if found is not None:
+                return found
+    return None
+
+
+def max_timestamp_offset(segments: Segments, log_start_offset: int) -> TimedOffset | None:
+    """(offset, timestamp, leader epoch) of the first record with the greatest timestamp."""
+    greatest = max(segment.max_timestamp for segment in segments)
+    if greatest == NO_TIMESTAMP:
+        return None
+    return offset_for_timestamp(segments, greatest, log_start_offset)
+
+
+def aborted_transactions(segments: Segments, offset: int, upper: int) -> list[tuple[int, int]]:
+    """(producer id, first offset) of the aborted transactions with records in [offset, upper)."""
+    found: list[tuple[int, int]] = []
+    for segment in segments[segments.floor_index(offset) :]:
+        for entry in segment.transactions.entries():
+            if entry.last_offset >= offset and entry.first_offset < upper:
+                found.append((entry.producer_id, entry.first_offset))
+            if entry.last_stable_offset >= upper:
+                return found
+    return found
+
+
+def headers_before(segments: Segments, end_offset: int) -> Iterator[BatchHeader]:
+    """The batches of the last HISTORY_BYTES before an offset, in order."""
+    index = segments.floor_index(end_offset - 1)
+    position, _ = segments[index].locate(end_offset)
+    left = HISTORY_BYTES
+    start = segments[index].position_before(max(position - left, 0))
+    while start == 0 and index > 0 and (left := left - position) > 0:
+        index -= 1
+        position = segments[index].size
+        start = segments[index].position_before(max(position - left, 0))
+    for segment in segments[index:]:
+        segments.read_from(segment)
+        for _, header in segment.headers(start):
+            if header.base_offset >= end_offset:
+                return
+            yield header
+        start = 0
+
+
+def _first_record(
+    segment: Segment, position: int, header: BatchHeader, timestamp: int, log_start_offset: int
+) -> TimedOffset | None:
+    # Only who asks for a time reads records: the reader and its codecs are loaded then.
+    from ottla.protocol.records.record import iterate_records
+
+    for record in iterate_records(segment.batch_at(position, header.size)):
+        if record.timestamp >= timestamp and record.offset >= log_start_offset:
+            return record.offset, record.timestamp, header.partition_leader_epoch
+    return None

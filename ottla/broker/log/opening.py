@@ -1,0 +1,297 @@
+"""Opening a partition's log: leftovers, segments, recovery, producers, leader epochs.
+
+`open_files` returns the parts from which `Log` is made. The rules of recovery stand in
+`recovery.py`, those of leftovers in `leftovers.py`; this is the order in which they apply.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ottla.broker.log.checkpoints import LEADER_EPOCH_FILE, MalformedFile, read_whole
+from ottla.broker.log.leader_epochs import LeaderEpochs
+from ottla.broker.log.leftovers import Contents, tidy
+from ottla.broker.log.producer_state import EndedTransaction, ProducerState, SnapshotCorrupt
+from ottla.broker.log.recovery import Recovery, RecoveryReport, remove_indexes
+from ottla.broker.log.segment import SNAPSHOT_SUFFIX, PartitionDir, Segment
+from ottla.broker.log.segments import Segments
+from ottla.broker.log.transaction_index import AbortedTransaction
+from ottla.config.types import LogConfig
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.records.batch import BatchHeader
+from ottla.protocol.records.control import read_marker
+
+
+@dataclass(slots=True)
+class OpenedFiles:
+    """What a log is made of."""
+
+    segments: Segments
+    end_offset: int
+    log_start_offset: int
+    producers: ProducerState
+    epochs: LeaderEpochs
+    report: RecoveryReport
+    new_names: bool = False
+    # Whether the last stop left all indexes cut to size and a snapshot at the end.
+    is_closed: bool = False
+
+
+def open_files(
+    directory: PartitionDir,
+    config: LogConfig,
+    *,
+    recovery_point: int,
+    log_start_offset: int,
+    clean: bool,
+    now_ms: int,
+) -> OpenedFiles:
+    """Loads the files, recovers them where they were not stopped cleanly, creates missing ones."""
+    return _Opening(directory, config, now_ms).run(recovery_point, log_start_offset, clean)
+
+
+def replay(
+    directory: PartitionDir,
+    segments: list[Segment],
+    producers: ProducerState,
+    *,
+    end_offset: int,
+    now_ms: int,
+) -> None:
+    """Takes up the batches of the log from the state's end to `end_offset`; headers only."""
+    for index, segment in enumerate(segments):
+        is_behind = index + 1 < len(segments)
+        if is_behind and segments[index + 1].base_offset <= producers.end_offset:
+            continue
+        try:
+            position, _ = segment.locate(max(producers.end_offset, segment.base_offset))
+            for at, header in segment.headers(position):
+                if header.base_offset >= end_offset:
+                    return
+                view = segment.batch_at(at, header.size) if header.is_control else None
+                apply_batch(producers, header, view, now_ms)
+        except KafkaError as error:
+            directory.events.error("producer_replay_broken", reason=error.message)
+    producers.end_offset = end_offset
+
+
+def apply_batch(
+    producers: ProducerState, header: BatchHeader, view: memoryview | None, now_ms: int
+) -> EndedTransaction | None:
+    """Takes up one batch of the log; the transaction that it ended, if it did.
+
+    `view` is the whole batch, and may be left out unless it is a control batch.
+    """
+    if header.producer_id < 0:
+        return None
+    if not header.is_control:
+        producers.add_header(header, now_ms)
+        return None
+    assert view is not None
+    marker = read_marker(view)
+    return None if marker is None else producers.end_transaction(marker, now_ms)
+
+
+def snapshots_in(directory: PartitionDir) -> list[int]:
+    """The offsets of the producer snapshots that lie in the directory."""
+    return [
+        int(name.removesuffix(SNAPSHOT_SUFFIX))
+        for name in directory.disk.list(directory.path)
+        if name.endswith(SNAPSHOT_SUFFIX)
+    ]
+
+
+def load_snapshot(
+    directory: PartitionDir, snapshots: list[int], *, at_most: int, now_ms: int
+) -> ProducerState:
+    """The state of the newest sound snapshot at or below an offset; an empty one if there is none.
+
+    Snapshots that are not sound are removed.
+    """
+    for offset in sorted(snapshots, reverse=True):
+        if offset > at_most:
+            continue
+        path = directory.file(offset, SNAPSHOT_SUFFIX)
+        data = read_whole(directory.disk, path)
+        if data is None:
+            continue
+        try:
+            return ProducerState.from_snapshot(data, offset, now_ms)
+        except SnapshotCorrupt as error:
+            directory.events.warning("producer_snapshot_corrupt", path=path, reason=str(error))
+            directory.disk.remove(path)
+            snapshots.remove(offset)
+    return ProducerState()
+
+
+def aborted_by(ended: EndedTransaction, producers: ProducerState) -> AbortedTransaction:
+    """The index entry of a transaction that an abort marker has just ended."""
+    first_open = producers.first_open
+    stable = ended.last_offset + 1 if first_open is None else first_open
+    return AbortedTransaction(ended.producer_id, ended.first_offset, ended.last_offset, stable)
+
+
+class _Opening:
+    def __init__(self, directory: PartitionDir, config: LogConfig, now_ms: int) -> None:
+        self._directory = directory
+        self._config = config
+        self._now_ms = now_ms
+        self._contents = Contents()
+        self._report = RecoveryReport(clean=True)
+        self._epochs = LeaderEpochs()
+        self._producers = ProducerState()
+
+    def run(self, recovery_point: int, log_start_offset: int, clean: bool) -> OpenedFiles:
+        self._contents = tidy(self._directory, self._config, self._now_ms)
+        self._report.clean = clean
+        self._epochs = self._read_epochs()
+        segments = [self._load_segment(base) for base in sorted(self._contents.segments)]
+        end_offset = self._find_end(segments) if clean and segments else None
+        is_closed = end_offset is not None and end_offset in self._contents.snapshots
+        needs_segment = False
+        if end_offset is not None:
+            self._load_producers(segments, end_offset)
+        elif segments:
+            self._report.clean = False
+            recovery = self._recovery(recovery_point)
+            segments, end_offset = self._recover(segments, recovery, recovery_point)
+            needs_segment = recovery.needs_segment
+        else:
+            end_offset = log_start_offset
+        opened = Segments()
+        for segment in segments:
+            opened.add(segment)
+        log_start_offset = max(log_start_offset, segments[0].base_offset if segments else 0)
+        if log_start_offset > end_offset:
+            self._start_over(opened, end_offset, log_start_offset)
+            end_offset, needs_segment = log_start_offset, True
+        if needs_segment or not len(opened):
+            self._add_segment(opened, end_offset)
+        self._epochs.truncate_to(end_offset)
+        self._epochs.start_at(log_start_offset)
+        self._producers.end_offset = end_offset
+        self._remove_snapshots([one.base_offset for one in opened], end_offset)
+        opened[-1].release()
+        return OpenedFiles(
+            segments=opened,
+            end_offset=end_offset,
+            log_start_offset=log_start_offset,
+            producers=self._producers,
+            epochs=self._epochs,
+            report=self._report,
+            new_names=self._contents.changed,
+            is_closed=is_closed and not self._contents.changed,
+        )
+
+    def _load_segment(self, base_offset: int) -> Segment:
+        segment = Segment(
+            self._directory,
+            base_offset,
+            config=self._config,
+            now_ms=self._now_ms,
+            has_transaction_index=base_offset in self._contents.transaction_indexes,
+        )
+        segment.load_size()
+        return segment
+
+    def _find_end(self, segments: list[Segment]) -> int | None:
+        """Where a cleanly stopped log ends, or None if its last segment does not end well."""
+        segments[-1].open()
+        try:
+            return segments[-1].find_end()
+        except KafkaError as error:
+            self._directory.events.error("clean_log_broken", reason=error.message)
+            return None
+
+    def _load_producers(self, segments: list[Segment], end_offset: int) -> None:
+        self._producers = load_snapshot(
+            self._directory, self._contents.snapshots, at_most=end_offset, now_ms=self._now_ms
+        )
+        if self._producers.end_offset < end_offset:
+            replay(
+                self._directory,
+                segments,
+                self._producers,
+                end_offset=end_offset,
+                now_ms=self._now_ms,
+            )
+
+    def _recovery(self, recovery_point: int) -> Recovery:
+        return Recovery(
+            self._directory,
+            self._report,
+            recovery_point=recovery_point,
+            gaps_allowed=self._config.compacted,
+            on_batch=self._take_up,
+        )
+
+    def _recover(
+        self, segments: list[Segment], recovery: Recovery, recovery_point: int
+    ) -> tuple[list[Segment], int]:
+        first = max(
+            (index for index, one in enumerate(segments) if one.base_offset <= recovery_point),
+            default=0,
+        )
+        # Only segments that the scan leaves alone may speak for the producers before it.
+        self._load_producers(segments[:first], segments[first].base_offset)
+        kept, end_offset = recovery.run(segments[first:])
+        for segment in kept[:-1]:
+            segment.seal()
+        for segment in kept:
+            segment.open().sync()
+        self._directory.disk.sync_dir(self._directory.path)
+        for segment in kept:
+            segment.release()
+        self._contents.changed = True
+        return segments[:first] + kept, end_offset
+
+    def _take_up(self, segment: Segment, header: BatchHeader, view: memoryview) -> None:
+        """What the scan does with each valid batch."""
+        if header.partition_leader_epoch > self._epochs.latest:
+            self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+        ended = apply_batch(self._producers, header, view, self._now_ms)
+        if ended is not None and not ended.committed:
+            segment.transactions.append(aborted_by(ended, self._producers))
+
+    def _start_over(self, segments: Segments, end_offset: int, log_start_offset: int) -> None:
+        """The log ends below its start: nothing of it is wanted any more."""
+        self._directory.events.warning(
+            "log_ends_below_its_start",
+            path=self._directory.path,
+            end_offset=end_offset,
+            log_start_offset=log_start_offset,
+        )
+        for segment in segments.remove_from(0):
+            segment.release()
+            self._directory.disk.remove(segment.log_path)
+            remove_indexes(self._directory, segment)
+        self._epochs.clear()
+        self._producers = ProducerState()
+
+    def _add_segment(self, segments: Segments, base_offset: int) -> None:
+        if len(segments):
+            segments[-1].seal()
+        segment = Segment(self._directory, base_offset, config=self._config, now_ms=self._now_ms)
+        segment.create()
+        segments.add(segment)
+        self._contents.changed = True
+
+    def _read_epochs(self) -> LeaderEpochs:
+        path = f"{self._directory.path}/{LEADER_EPOCH_FILE}"
+        data = read_whole(self._directory.disk, path)
+        if data is None:
+            return LeaderEpochs()
+        try:
+            return LeaderEpochs.parse(data)
+        except MalformedFile as error:
+            self._directory.events.warning(
+                "checkpoint_malformed", path=path, reason=str(error), treated_as="absent"
+            )
+            return LeaderEpochs()
+
+    def _remove_snapshots(self, bases: list[int], end_offset: int) -> None:
+        """Keeps the snapshots at the bases of segments, and the one at the end of the log."""
+        for offset in self._contents.snapshots:
+            if offset > end_offset or (offset not in bases and offset != end_offset):
+                self._directory.disk.remove(self._directory.file(offset, SNAPSHOT_SUFFIX))
+                self._contents.changed = True

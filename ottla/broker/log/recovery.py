@@ -1,0 +1,324 @@
+"""From the files of a partition to a log that can be served.
+
+After a clean stop every file is as it was left: only the end of the last segment is looked at.
+After any other stop the segments from the one with the recovery point on are read as a whole.
+Each batch must follow the one before and agree with its CRC; where one does not, and what
+follows, is decided by two facts, `durable` (the first offset that is missing there was synced)
+and `followed` (batches that are valid lie behind it in the same file):
+
+| durable | followed | decision |
+|---|---|---|
+| no | no | CUT: a torn tail, or the zeros of a size that was written before its data |
+| no | yes | KEEP_ASIDE: cut, but the bytes go to a side file first (N.position.cut) |
+| yes | no | LEAVE: the disk lost what it had promised; nothing is cut, and the log goes on in a |
+| | | new segment at the first offset that was never durable |
+| yes | yes | SKIP: the damaged range stays as it lies, and the scan goes on behind it |
+
+Behind a cut later segments go, too, last one first, so that a crash on the way leaves no hole:
+removed if they hold no valid batch, else set aside (N.log.cut). The same holds where offsets are
+missing between two segments, unless the topic is compacted, which leaves such gaps itself.
+
+The scan makes the indexes anew, and brings producer state and leader epochs up to the end. What
+was recovered is synced before this returns, so that a reader is never shown what the next crash
+may take away. Recovering twice gives what recovering once gave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from ottla.broker.log.segment import BATCH_LENGTH_MIN, PartitionDir, Segment
+from ottla.broker.ports import File
+from ottla.protocol.records.batch import (
+    CRC_START,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_POSITION,
+    BatchHeader,
+    read_header,
+)
+from ottla.protocol.records.crc import crc32c
+
+CUT_SUFFIX = ".cut"
+
+# Large enough that the calls do not count, small enough for many partitions at once.
+SCAN_READ_BYTES = 1024 * 1024
+
+OnBatch = Callable[[Segment, BatchHeader, memoryview], None]
+
+
+class Decision(Enum):
+    """What becomes of the bytes from the first bad batch on."""
+
+    CUT = "cut"
+    KEEP_ASIDE = "cut, and kept in a side file"
+    LEAVE = "left, the log goes on in a new segment"
+    SKIP = "left, the scan goes on behind it"
+
+
+# (durable, followed) -> decision
+DECISIONS: dict[tuple[bool, bool], Decision] = {
+    (False, False): Decision.CUT,
+    (False, True): Decision.KEEP_ASIDE,
+    (True, False): Decision.LEAVE,
+    (True, True): Decision.SKIP,
+}
+
+
+@dataclass(slots=True, frozen=True)
+class Damage:
+    """A range of a durable file that holds no valid batch."""
+
+    path: str
+    position: int
+    size: int
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What a start found, and did about it."""
+
+    clean: bool
+    segments_scanned: int = 0
+    bytes_scanned: int = 0
+    bytes_cut: int = 0
+    segments_dropped: int = 0
+    kept_aside: list[str] = field(default_factory=list)
+    damaged: list[Damage] = field(default_factory=list)
+
+
+class Recovery:
+    """The scan of one partition's unsynced segments."""
+
+    def __init__(
+        self,
+        directory: PartitionDir,
+        report: RecoveryReport,
+        *,
+        recovery_point: int,
+        gaps_allowed: bool,
+        on_batch: OnBatch,
+    ) -> None:
+        self.report = report
+        # Set when the last segment must not be appended to.
+        self.needs_segment = False
+        self._directory = directory
+        self._recovery_point = recovery_point
+        self._gaps_allowed = gaps_allowed
+        self._on_batch = on_batch
+
+    def run(self, segments: list[Segment]) -> tuple[list[Segment], int]:
+        """Scans the segments, oldest first; those that stay, and the offset where the log ends."""
+        end_offset = segments[0].base_offset
+        for index, segment in enumerate(segments):
+            if segment.base_offset > end_offset and self._is_cut_by_gap(end_offset):
+                self._drop(segments[index:])
+                return segments[:index], end_offset
+            limit = segments[index + 1].base_offset if index + 1 < len(segments) else None
+            end_offset, bad_position = self._scan(segment, limit)
+            if bad_position is not None:
+                self._drop(segments[index + 1 :])
+                self._cut(segment, bad_position)
+                return segments[: index + 1], end_offset
+        if end_offset < self._recovery_point:
+            # Offsets that were acknowledged are never given again.
+            self._directory.events.error(
+                "log_shorter_than_recovery_point",
+                path=self._directory.path,
+                end_offset=end_offset,
+                recovery_point=self._recovery_point,
+            )
+            self.needs_segment = True
+            end_offset = self._recovery_point
+        return segments, end_offset
+
+    def _is_cut_by_gap(self, end_offset: int) -> bool:
+        return not self._gaps_allowed and end_offset >= self._recovery_point
+
+    def _scan(self, segment: Segment, limit: int | None) -> tuple[int, int | None]:
+        """Takes up the batches of a segment: the offset behind the last, and where to cut it."""
+        self.report.segments_scanned += 1
+        file = segment.open()
+        size = file.size()
+        self.report.bytes_scanned += size
+        segment.transactions.forget()
+        segment.start_rebuild()
+        reader = BatchReader(file, size)
+        expected = segment.base_offset
+        position = 0
+        while position < size:
+            batch = reader.read(position, expected, limit)
+            if batch is not None:
+                header, view = batch
+                self._take(segment, position, header, view)
+                position += header.size
+                expected = header.last_offset + 1
+                continue
+            behind = reader.find(position + 1, expected, limit)
+            durable = expected < self._recovery_point
+            match DECISIONS[durable, behind is not None]:
+                case Decision.CUT:
+                    segment.size = position
+                    return expected, position
+                case Decision.KEEP_ASIDE:
+                    self._keep_aside(file, segment, position, size)
+                    segment.size = position
+                    return expected, position
+                case Decision.LEAVE:
+                    self._note_damage(file, position, size)
+                    self.needs_segment = limit is None
+                    position = size
+                case Decision.SKIP:
+                    assert behind is not None
+                    self._note_damage(file, position, behind)
+                    position = behind
+        segment.size = size
+        return expected, None
+
+    def _take(self, segment: Segment, position: int, header: BatchHeader, view: memoryview) -> None:
+        segment.index.entries.make_room()
+        segment.time_index.entries.make_room()
+        segment.note_batch(position, header.size, header.last_offset, header.max_timestamp)
+        self._on_batch(segment, header, view)
+
+    def _note_damage(self, file: File, position: int, end: int) -> None:
+        damage = Damage(file.path, position, end - position)
+        self.report.damaged.append(damage)
+        self._directory.events.error(
+            "durable_range_damaged", path=damage.path, position=position, size=damage.size
+        )
+
+    def _keep_aside(self, file: File, segment: Segment, position: int, end: int) -> None:
+        path = self._directory.file(segment.base_offset, f".{position}{CUT_SUFFIX}")
+        side = self._directory.disk.open(path, create=True)
+        try:
+            side.truncate(0)
+            for start in range(position, end, SCAN_READ_BYTES):
+                chunk = file.pread(min(SCAN_READ_BYTES, end - start), start)
+                side.pwrite(chunk, start - position)
+            side.sync()
+        finally:
+            side.close()
+        self._directory.disk.sync_dir(self._directory.path)
+        self.report.kept_aside.append(path)
+
+    def _cut(self, segment: Segment, position: int) -> None:
+        file = segment.open()
+        cut = file.size() - position
+        self.report.bytes_cut += cut
+        self._directory.events.warning(
+            "log_tail_cut",
+            path=file.path,
+            position=position,
+            bytes_cut=cut,
+            kept_aside=self.report.kept_aside,
+        )
+        file.truncate(position)
+
+    def _drop(self, segments: list[Segment]) -> None:
+        """Takes segments away, the last one first."""
+        disk = self._directory.disk
+        for segment in reversed(segments):
+            file = segment.open()
+            size = file.size()
+            followed = BatchReader(file, size).find(0, segment.base_offset, None) is not None
+            segment.release()
+            if followed:
+                aside = segment.log_path + CUT_SUFFIX
+                disk.rename(segment.log_path, aside)
+                self.report.kept_aside.append(aside)
+            else:
+                disk.remove(segment.log_path)
+            self.report.segments_dropped += 1
+            self.report.bytes_cut += size
+            self._directory.events.warning(
+                "segment_dropped", path=segment.log_path, size=size, kept_aside=followed
+            )
+            remove_indexes(self._directory, segment)
+            disk.sync_dir(self._directory.path)
+
+
+class BatchReader:
+    """Reads whole batches of a file and checks them."""
+
+    def __init__(self, file: File, size: int) -> None:
+        self._file = file
+        self._size = size
+        self._chunk = memoryview(b"")
+        self._start = 0
+
+    def read(
+        self, position: int, expected: int, limit: int | None
+    ) -> tuple[BatchHeader, memoryview] | None:
+        """The batch at a position, if a valid one begins there.
+
+        Its offsets must lie at or above `expected` and below `limit`.
+        """
+        at = position - self._start
+        if not 0 <= at <= len(self._chunk) - HEADER_SIZE:
+            self._fill(position, SCAN_READ_BYTES)
+            at = 0
+            if len(self._chunk) < HEADER_SIZE:
+                return None
+        header = read_header(self._chunk, at)
+        size = header.size
+        if (
+            header.magic != MAGIC
+            or header.batch_length < BATCH_LENGTH_MIN
+            or position + size > self._size
+            or header.base_offset < expected
+            or header.last_offset_delta < 0
+            or (limit is not None and header.last_offset >= limit)
+        ):
+            return None
+        if at + size > len(self._chunk):
+            self._fill(position, max(size, SCAN_READ_BYTES))
+            at = 0
+            if len(self._chunk) < size:
+                return None
+        view = self._chunk[at : at + size]
+        return (header, view) if crc32c(view[CRC_START:]) == header.crc else None
+
+    def find(self, position: int, expected: int, limit: int | None) -> int | None:
+        """Where the next valid batch begins, at or behind a position."""
+        while position + HEADER_SIZE <= self._size:
+            # Every batch has the magic at the same place: look for that byte first.
+            chunk = self._file.pread(SCAN_READ_BYTES, position + MAGIC_POSITION)
+            hit = chunk.find(MAGIC)
+            while hit >= 0:
+                candidate = position + hit
+                if self._may_begin(candidate, expected) and self.read(candidate, expected, limit):
+                    return candidate
+                hit = chunk.find(MAGIC, hit + 1)
+            if len(chunk) < SCAN_READ_BYTES:
+                return None
+            position += len(chunk)
+        return None
+
+    def _may_begin(self, position: int, expected: int) -> bool:
+        """A cheap look at length and offset, for the byte is common."""
+        prefix = self._file.pread(LOG_OVERHEAD, position)
+        if len(prefix) < LOG_OVERHEAD:
+            return False
+        length = int.from_bytes(prefix[8:], "big", signed=True)
+        base_offset = int.from_bytes(prefix[:8], "big", signed=True)
+        return (
+            BATCH_LENGTH_MIN <= length <= self._size - position - LOG_OVERHEAD
+            and expected <= base_offset <= expected + 2**31
+        )
+
+    def _fill(self, position: int, size: int) -> None:
+        self._chunk = memoryview(self._file.pread(min(size, self._size - position), position))
+        self._start = position
+
+
+def remove_indexes(directory: PartitionDir, segment: Segment) -> None:
+    """Removes the indexes of a segment whose .log file is gone."""
+    disk = directory.disk
+    for index in (segment.index.entries.path, segment.time_index.entries.path):
+        if disk.exists(index):
+            disk.remove(index)
+    segment.transactions.forget()

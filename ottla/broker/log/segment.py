@@ -1,0 +1,527 @@
+"""One segment of a log: N.log and its indexes, N being its base offset in 20 digits.
+
+N.log is record batches, one behind the other, with nothing before, between or behind them. The
+indexes are hints: each look-up checks what it was told against the batch headers, and an index
+that is missing, short or wrong is rebuilt. A sealed segment opens its files on first use.
+
+The active segment keeps the positions of its last batches in memory, so that a tailing reader
+needs neither index nor disk; the newest sealed one still has its own from the time it was active.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator
+from struct import Struct
+
+from ottla.broker.log.index import IndexCorrupt
+from ottla.broker.log.offset_index import OffsetIndex
+from ottla.broker.log.time_index import NO_TIMESTAMP, TimeIndex
+from ottla.broker.log.transaction_index import TransactionIndex
+from ottla.broker.ports import Disk, Events, File
+from ottla.config.types import LogConfig
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    BatchHeader,
+    read_header,
+)
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
+SNAPSHOT_SUFFIX = ".snapshot"
+DELETED_SUFFIX = ".deleted"
+
+SEGMENT_SUFFIXES = (
+    LOG_SUFFIX,
+    INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    SNAPSHOT_SUFFIX,
+)
+
+BATCH_LENGTH_MIN = HEADER_SIZE - LOG_OVERHEAD
+
+# Batches whose positions stay in memory: 16 bytes each, and a consumer that tails is a few behind.
+RECENT_BATCHES = 512
+
+# What one read of a look-up takes: an index interval, and the header behind it.
+LOOKUP_READ_BYTES = 4096 + HEADER_SIZE
+# Batches behind the last index entry begin within an index interval; an index that leaves out
+# more is short. The allowance is for an interval that was larger when the segment was written.
+UNINDEXED_BYTES_MAX = 64 * 1024
+# What one read takes that walks over many batches.
+WALK_READ_BYTES = 64 * 1024
+
+# Base offset, batch length, magic, last offset delta.
+_CHAIN = Struct(">qi4xb6xi")
+_unpack_chain = _CHAIN.unpack_from
+
+
+class FileSlice:
+    """A range of a file, to be sent as it lies. Who keeps it over a turn of the loop pins it."""
+
+    __slots__ = ("file", "position", "size")
+
+    def __init__(self, file: File, position: int, size: int) -> None:
+        self.file = file
+        self.position = position
+        self.size = size
+
+    def __repr__(self) -> str:
+        return f"<FileSlice {self.file.path} {self.position}+{self.size}>"
+
+    def read(self) -> bytes:
+        return self.file.pread(self.size, self.position)
+
+
+class PartitionDir:
+    """Where the files of one log lie, and who hears of what happens to them."""
+
+    __slots__ = ("disk", "events", "path")
+
+    def __init__(self, disk: Disk, path: str, events: Events) -> None:
+        self.disk = disk
+        self.path = path
+        self.events = events
+
+    def file(self, offset: int, suffix: str) -> str:
+        return f"{self.path}/{offset:020d}{suffix}"
+
+
+class Segment:
+    """One segment. `size` bytes of its .log file are batches; what lies behind is not ours."""
+
+    __slots__ = (
+        "_directory",
+        "_first_timestamp",
+        "_index_interval",
+        "_loaded",
+        "_max_timestamp",
+        "_max_timestamp_offset",
+        "_recent_lasts",
+        "_recent_positions",
+        "_since_entry",
+        "base_offset",
+        "created_ms",
+        "file",
+        "full",
+        "index",
+        "last_modified",
+        "size",
+        "time_index",
+        "transactions",
+    )
+
+    def __init__(
+        self,
+        directory: PartitionDir,
+        base_offset: int,
+        *,
+        config: LogConfig,
+        now_ms: int,
+        has_transaction_index: bool = False,
+    ) -> None:
+        disk = directory.disk
+        index_bytes = config.segment_index_bytes
+        self.base_offset = base_offset
+        self.size = 0
+        # Whether an index has no room for another entry.
+        self.full = False
+        self.created_ms = now_ms
+        self.last_modified = now_ms
+        self.file: File | None = None
+        self.index = OffsetIndex(
+            disk,
+            directory.file(base_offset, INDEX_SUFFIX),
+            base_offset=base_offset,
+            max_bytes=index_bytes,
+        )
+        self.time_index = TimeIndex(
+            disk,
+            directory.file(base_offset, TIME_INDEX_SUFFIX),
+            base_offset=base_offset,
+            max_bytes=index_bytes,
+        )
+        self.transactions = TransactionIndex(
+            disk,
+            directory.file(base_offset, TRANSACTION_INDEX_SUFFIX),
+            exists=has_transaction_index,
+        )
+        self._directory = directory
+        self._index_interval = config.index_interval_bytes
+        self._loaded = False
+        self._since_entry = 0
+        self._first_timestamp: int | None = None
+        self._max_timestamp = NO_TIMESTAMP
+        self._max_timestamp_offset = base_offset
+        self._recent_lasts = array("q")
+        self._recent_positions = array("q")
+
+    def __repr__(self) -> str:
+        return f"<Segment {self._directory.path} {self.base_offset} size={self.size}>"
+
+    # opening and closing
+
+    def create(self) -> None:
+        """Makes the files, empty; the caller makes their names durable."""
+        self.file = self._directory.disk.open(self.log_path, create=True)
+        if self.file.size():
+            self.file.truncate(0)
+        self.transactions.forget()
+        self.index.create()
+        self.time_index.create()
+        self._loaded = True
+
+    def open(self) -> File:
+        """The .log file, opened if it is not."""
+        if self.file is None:
+            self.file = self._directory.disk.open(self.log_path)
+        return self.file
+
+    def load_size(self) -> None:
+        """Takes the size of what is on disk, and leaves the file closed."""
+        file = self._directory.disk.open(self.log_path)
+        try:
+            self.size = file.size()
+        finally:
+            file.close()
+
+    def release(self) -> None:
+        """Closes what can be opened again. Readers that hold a pin finish."""
+        self.index.entries.release()
+        self.time_index.entries.release()
+        if self.file is not None:
+            self.file.close()
+            self.file = None
+
+    def seal(self) -> None:
+        """Brings the indexes to disk, cut to size, with the closing entry; may be repeated."""
+        if self._max_timestamp > NO_TIMESTAMP:
+            self.time_index.maybe_append(self._max_timestamp, self._max_timestamp_offset)
+        self.index.entries.seal()
+        self.time_index.entries.seal()
+        self.transactions.seal()
+
+    def open_for_sync(self) -> list[File]:
+        """Its sealed indexes, opened for whoever syncs and closes them."""
+        files = [self.index.entries.open_for_sync(), self.time_index.entries.open_for_sync()]
+        if self.transactions.has_file:
+            files.append(self.transactions.open_for_sync())
+        return files
+
+    def forget_recent(self) -> None:
+        """Gives back the memory that only a tailing reader needs."""
+        self._recent_lasts = array("q")
+        self._recent_positions = array("q")
+
+    @property
+    def log_path(self) -> str:
+        return self._directory.file(self.base_offset, LOG_SUFFIX)
+
+    # facts
+
+    @property
+    def max_timestamp(self) -> int:
+        """The greatest timestamp of all batches; -1 if none has one."""
+        self._load()
+        return self._max_timestamp
+
+    @property
+    def max_timestamp_offset(self) -> int:
+        """The last offset of the first batch that has the greatest timestamp."""
+        self._load()
+        return self._max_timestamp_offset
+
+    @property
+    def first_timestamp(self) -> int:
+        """The max timestamp of the first batch: the age of the segment counts from it."""
+        if self._first_timestamp is None:
+            if not self.size:
+                return NO_TIMESTAMP
+            self._first_timestamp = self.header_at(0).max_timestamp
+        return self._first_timestamp
+
+    # writing
+
+    def append(self, records: memoryview, last_offset: int, max_timestamp: int) -> None:
+        """Writes one batch behind all others. An OSError leaves the segment as it was, but for
+        bytes behind `size` that the caller cuts off."""
+        position = self.size
+        if self._since_entry > self._index_interval:
+            # All that can fail comes before the batch is written.
+            self.index.entries.make_room()
+            self.time_index.entries.make_room()
+        file = self.file
+        if file is None:
+            file = self.open()
+        file.pwrite(records, position)
+        self.note_batch(position, len(records), last_offset, max_timestamp)
+
+    def append_all(self, records: memoryview, batches: list[tuple[int, BatchHeader]]) -> None:
+        """Writes several batches at once; `batches` are their positions in `records`."""
+        start = self.size
+        self.index.entries.make_room()
+        self.time_index.entries.make_room()
+        self.open().pwrite(records, start)
+        for position, header in batches:
+            self.note_batch(start + position, header.size, header.last_offset, header.max_timestamp)
+
+    def note_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
+        """Takes up a batch that lies at a position of the file; never fails."""
+        if max_timestamp > self._max_timestamp:
+            self._max_timestamp = max_timestamp
+            self._max_timestamp_offset = last_offset
+        since_entry = self._since_entry
+        if since_entry > self._index_interval and not self.full:
+            self.index.append(last_offset, position)
+            self.time_index.maybe_append(self._max_timestamp, self._max_timestamp_offset)
+            self.full = self.index.is_full or self.time_index.is_full
+            since_entry = 0
+        self._since_entry = since_entry + size
+        self.size = position + size
+        lasts, positions = self._recent_lasts, self._recent_positions
+        lasts.append(last_offset)
+        positions.append(position)
+        if len(lasts) >= 2 * RECENT_BATCHES:
+            del lasts[:RECENT_BATCHES], positions[:RECENT_BATCHES]
+
+    def truncate_to(self, offset: int) -> int:
+        """Cuts off the batches that end at or above an offset; the end of those that stay.
+
+        The file is synced: what was cut must not come back behind what is written next.
+        """
+        position, size = self._locate_by_index(offset)
+        end_offset = self.header_at(position).base_offset if size else offset
+        file = self.open()
+        file.truncate(position)
+        file.sync()
+        self.size = position
+        try:
+            self.index.truncate_to(end_offset)
+            self.time_index.truncate_to(end_offset)
+        except IndexCorrupt:
+            self.rebuild_indexes()
+        self.transactions.truncate_to(end_offset)
+        keep = bisect_left(self._recent_lasts, end_offset)
+        del self._recent_lasts[keep:], self._recent_positions[keep:]
+        if position == 0:
+            self._first_timestamp = None
+        self.full = False
+        self._since_entry = 0
+        self._find_max_timestamp()
+        return end_offset
+
+    # reading
+
+    def locate(self, offset: int) -> tuple[int, int]:
+        """Position and size of the first batch that ends at or above an offset; `size`, 0 if none.
+
+        Raises CORRUPT_MESSAGE where the chain of headers is broken.
+        """
+        lasts = self._recent_lasts
+        at = bisect_left(lasts, offset)
+        if 0 < at < len(lasts):
+            positions = self._recent_positions
+            position = positions[at]
+            return position, (positions[at + 1] if at + 1 < len(lasts) else self.size) - position
+        return self._locate_by_index(offset)
+
+    def headers(
+        self, position: int = 0, *, read_bytes: int = WALK_READ_BYTES, end: int | None = None
+    ) -> Iterator[tuple[int, BatchHeader]]:
+        """The (position, header) of each batch from a position on, where a batch begins.
+
+        Raises CORRUPT_MESSAGE where the chain of headers is broken.
+        """
+        file = self.open()
+        expected = self.base_offset
+        if end is None:
+            end = self.size
+        chunk, start = b"", position
+        while position < end:
+            at = position - start
+            if at + HEADER_SIZE > len(chunk):
+                chunk = file.pread(min(read_bytes, end - position), position)
+                start, at = position, 0
+            if len(chunk) < HEADER_SIZE:
+                raise self._broken(position)
+            header = read_header(chunk, at)
+            if not (
+                header.magic == MAGIC
+                and header.batch_length >= BATCH_LENGTH_MIN
+                and position + header.size <= end
+                and header.base_offset >= expected
+                and header.last_offset_delta >= 0
+            ):
+                raise self._broken(position)
+            yield position, header
+            position += header.size
+            expected = header.last_offset + 1
+
+    def header_at(self, position: int) -> BatchHeader:
+        """The header of the batch that begins at a position."""
+        return next(self.headers(position, read_bytes=HEADER_SIZE))[1]
+
+    def batch_at(self, position: int, size: int) -> memoryview:
+        return memoryview(self.open().pread(size, position))
+
+    def position_before(self, position: int) -> int:
+        """Where a batch begins at or before a position."""
+        self._load()
+        try:
+            return self.index.position_before(position)
+        except IndexCorrupt:
+            self.rebuild_indexes()
+            return self.index.position_before(position)
+
+    def position_by_time(self, timestamp: int) -> int:
+        """Where a batch begins before which no batch has a timestamp of `timestamp` or more."""
+        self._load()
+        try:
+            return self._position_by_time(timestamp)
+        except IndexCorrupt:
+            self.rebuild_indexes()
+            return self._position_by_time(timestamp)
+
+    def find_end(self) -> int:
+        """The offset behind the last batch, from the batches behind the last index entry.
+
+        Raises CORRUPT_MESSAGE where the file does not end with a whole batch.
+        """
+        self._load()
+        end_offset = self.base_offset
+        _, position = self.index.last()
+        for at, header in self.headers(position, read_bytes=LOOKUP_READ_BYTES):
+            self._recent_lasts.append(header.last_offset)
+            self._recent_positions.append(at)
+            end_offset = header.last_offset + 1
+        self._since_entry = self.size - position
+        return end_offset
+
+    # indexes
+
+    def rebuild_indexes(self) -> None:
+        """Makes offset and time index anew from the batch headers, as far as these can be read."""
+        size = self.size
+        self.start_rebuild()
+        try:
+            for position, header in self.headers(end=size):
+                self.index.entries.make_room()
+                self.time_index.entries.make_room()
+                self.note_batch(position, header.size, header.last_offset, header.max_timestamp)
+        except KafkaError as error:
+            self._directory.events.error("segment_chain_broken", reason=error.message)
+        self.size = size
+        self.seal()
+        self._directory.events.warning("index_rebuilt", path=self.log_path)
+
+    def start_rebuild(self) -> None:
+        """Empties indexes and facts; batches are then taken up by `note_batch` from position 0."""
+        self.index.create()
+        self.time_index.create()
+        self.full = False
+        self._since_entry = 0
+        self._max_timestamp = NO_TIMESTAMP
+        self._max_timestamp_offset = self.base_offset
+        self._first_timestamp = None
+        self.forget_recent()
+        self._loaded = True
+
+    def _load(self) -> None:
+        """Opens the indexes if they are not, and makes sure that their last entries are true."""
+        if self._loaded:
+            return
+        self._loaded = True
+        was_open = self.file is not None
+        try:
+            if not (self.index.load(self.size) and self.time_index.load()):
+                raise IndexCorrupt(self.index.entries.path)
+            self._check_last_entries()
+            self._find_max_timestamp()
+            self.full = self.index.is_full or self.time_index.is_full
+        except (IndexCorrupt, KafkaError):
+            self.rebuild_indexes()
+        if not was_open:
+            self.release()
+
+    def _check_last_entries(self) -> None:
+        """Raises IndexCorrupt unless the last entries name batches that are as they say."""
+        offset, position = self.index.last()
+        if position and self.header_at(position).base_offset > offset:
+            raise IndexCorrupt(self.index.entries.path)
+        if self.time_index.entries.count:
+            self._position_by_time(self.time_index.last_timestamp + 1)
+
+    def _find_max_timestamp(self) -> None:
+        """From the time index and the batches behind the last entry of the offset index, for an
+        interval's end writes to both."""
+        self._max_timestamp = self.time_index.last_timestamp
+        self._max_timestamp_offset = self.time_index.last_offset
+        _, start = self.index.last()
+        for position, header in self.headers(start, read_bytes=LOOKUP_READ_BYTES):
+            if position - start > max(self._index_interval, UNINDEXED_BYTES_MAX):
+                raise IndexCorrupt(self.index.entries.path)
+            if header.max_timestamp > self._max_timestamp:
+                self._max_timestamp = header.max_timestamp
+                self._max_timestamp_offset = header.last_offset
+
+    def _position_by_time(self, timestamp: int) -> int:
+        known, offset = self.time_index.lookup(timestamp - 1)
+        if known == NO_TIMESTAMP:
+            return 0
+        position, size = self._locate_by_index(offset)
+        if not size or self.header_at(position).max_timestamp != known:
+            raise IndexCorrupt(self.time_index.entries.path)
+        return position
+
+    def _locate_by_index(self, offset: int) -> tuple[int, int]:
+        self._load()
+        try:
+            return self._walk_to(offset, *self.index.lookup(offset))
+        except IndexCorrupt:
+            self.rebuild_indexes()
+            return self._walk_to(offset, *self.index.lookup(offset))
+
+    def _walk_to(self, offset: int, entry_offset: int, position: int) -> tuple[int, int]:
+        """Walks to an offset from an index entry. IndexCorrupt if that entry is not true."""
+        file = self.open()
+        first = position
+        end = self.size
+        expected = self.base_offset
+        chunk, start = b"", position
+        while position < end:
+            at = position - start
+            if at + HEADER_SIZE > len(chunk):
+                chunk = file.pread(min(LOOKUP_READ_BYTES, end - position), position)
+                start, at = position, 0
+            is_batch = len(chunk) >= HEADER_SIZE
+            if is_batch:
+                base_offset, length, magic, delta = _unpack_chain(chunk, at)
+                size = length + LOG_OVERHEAD
+                is_batch = (
+                    magic == MAGIC
+                    and size >= HEADER_SIZE
+                    and position + size <= end
+                    and base_offset >= expected
+                    and delta >= 0
+                )
+            if position == first and first and not (is_batch and base_offset <= entry_offset):
+                raise IndexCorrupt(self.index.entries.path)
+            if not is_batch:
+                raise self._broken(position)
+            expected = base_offset + delta + 1
+            if expected > offset:
+                return position, size
+            position += size
+        return end, 0
+
+    def _broken(self, position: int) -> KafkaError:
+        return KafkaError(
+            ErrorCode.CORRUPT_MESSAGE, f"{self.log_path}: no batch where one begins, at {position}"
+        )

@@ -1,0 +1,115 @@
+"""The aborted transactions that end in one segment: N.txnindex.
+
+    bytes   field
+    0-1     int16 version (0)
+    2-9     int64 producer id
+    10-17   int64 first offset of the transaction in this partition
+    18-25   int64 last offset: that of its abort marker
+    26-33   int64 last stable offset when the marker was written: the first offset of the
+            oldest transaction then open, or the one behind the marker
+
+Committed transactions have no entry, and a segment without aborted ones has no file. A reader of
+[from, upper) needs each entry that ends at or above `from` and begins below `upper`; once an entry
+has a last stable offset of `upper` or more, no later one matters. Aborts are rare: the entries of
+a segment are read as a whole, once.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+from ottla.broker.ports import Disk, File
+
+ENTRY = Struct(">hqqqq")
+VERSION = 0
+
+
+class AbortedTransaction(NamedTuple):
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class TransactionIndex:
+    """The transaction index of one segment."""
+
+    __slots__ = ("_disk", "_entries", "_written", "path")
+
+    def __init__(self, disk: Disk, path: str, *, exists: bool) -> None:
+        self.path = path
+        self._disk = disk
+        self._entries: list[AbortedTransaction] | None = None if exists else []
+        self._written = 0
+
+    def __repr__(self) -> str:
+        return f"<TransactionIndex {self.path}>"
+
+    @property
+    def has_file(self) -> bool:
+        return self._entries is None or self._written > 0
+
+    def entries(self) -> list[AbortedTransaction]:
+        """All entries, in order of their markers. Bytes that are no entry of ours end them."""
+        if self._entries is None:
+            self._entries = self._read()
+            self._written = len(self._entries)
+        return self._entries
+
+    def append(self, aborted: AbortedTransaction) -> None:
+        """Adds an entry in memory; never fails."""
+        entries = self.entries()
+        assert not entries or entries[-1].last_offset < aborted.last_offset, self.path
+        entries.append(aborted)
+
+    def seal(self) -> None:
+        """Writes the entries that are not on disk; may be repeated."""
+        entries = self._entries
+        if entries is None or self._written == len(entries):
+            return
+        new = b"".join(ENTRY.pack(VERSION, *one) for one in entries[self._written :])
+        file = self._disk.open(self.path, create=True)
+        try:
+            file.pwrite(new, self._written * ENTRY.size)
+            file.truncate(len(entries) * ENTRY.size)
+        finally:
+            file.close()
+        self._written = len(entries)
+
+    def truncate_to(self, offset: int) -> None:
+        """Keeps the transactions whose marker is below an offset."""
+        kept = [one for one in self.entries() if one.last_offset < offset]
+        if len(kept) < self._written:
+            file = self._disk.open(self.path)
+            try:
+                file.truncate(len(kept) * ENTRY.size)
+            finally:
+                file.close()
+            self._written = len(kept)
+        self._entries = kept
+
+    def forget(self) -> None:
+        """No entries, whatever the file holds."""
+        if self.has_file:
+            self._disk.remove(self.path)
+        self._entries = []
+        self._written = 0
+
+    def open_for_sync(self) -> File:
+        assert self.has_file, self.path
+        return self._disk.open(self.path)
+
+    def _read(self) -> list[AbortedTransaction]:
+        file = self._disk.open(self.path)
+        try:
+            data = file.pread(file.size(), 0)
+        finally:
+            file.close()
+        found: list[AbortedTransaction] = []
+        for position in range(0, len(data) - ENTRY.size + 1, ENTRY.size):
+            version, *fields = ENTRY.unpack_from(data, position)
+            if version != VERSION:
+                break
+            found.append(AbortedTransaction(*fields))
+        return found

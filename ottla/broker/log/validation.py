@@ -1,0 +1,280 @@
+"""What a leader accepts: by the 61 bytes of the batch header, its length and its CRC.
+
+The checks, in Kafka's order; the first that fails is the answer:
+
+| what is wrong | answer |
+|---|---|
+| not exactly one batch of magic 2: none, cut off, two, magic 0 or 1 | INVALID_RECORD |
+| a magic that nobody has assigned; a length that no batch has | CORRUPT_MESSAGE |
+| base offset not 0 | INVALID_RECORD |
+| larger than max.message.bytes | MESSAGE_TOO_LARGE |
+| larger than segment.bytes | RECORD_LIST_TOO_LARGE |
+| CRC | CORRUPT_MESSAGE |
+| codec 5 to 7 | UNSUPPORTED_COMPRESSION_TYPE |
+| count not positive, or not last offset delta + 1 | INVALID_RECORD |
+| a control batch; a producer id without a sequence | INVALID_RECORD |
+| timestamps, by the header, outside message.timestamp.*.max.ms | INVALID_TIMESTAMP |
+| compacted topic: a record without a key | INVALID_RECORD |
+
+Records are looked at where a rule needs them: the keys of a compacted topic, and the codec of a
+topic that has its own. That is the work of `prepare`, which costs too much for the event loop
+unless the batch is small and not compressed. Nothing here knows offsets or writes files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ottla.config.types import LogConfig
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records.batch import (
+    CODEC_MASK,
+    CONTROL,
+    CRC_START,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_POSITION,
+    NO_TIMESTAMP,
+)
+from ottla.protocol.records.crc import crc32c
+
+# The keys of a batch up to this size are looked at in place: some 100 records, half a millisecond.
+IN_PLACE_BYTES_MAX = 16 * 1024
+
+CODEC_MAX = 4
+CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+PRODUCER_CODEC = "producer"
+
+# Kafka's smallest message, of magic 0, without the offset and the length in front of it.
+_RECORD_SIZE_MIN = 14
+_ERRORS_SHOWN_MAX = 3
+
+BatchFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
+
+_unpack_header = HEADER.unpack_from
+
+
+class RefusedBatch(KafkaError):
+    """A batch that is not appended. `log_start_offset` is -1 if it never reached the log.
+
+    `record_errors` names the records, by their place in the batch, that are to blame.
+    """
+
+    def __init__(
+        self,
+        code: ErrorCode,
+        message: str | None = None,
+        *,
+        reached_log: bool = True,
+        record_errors: Sequence[tuple[int, str]] = (),
+    ) -> None:
+        super().__init__(code, message)
+        self.reached_log = reached_log
+        self.record_errors = record_errors
+        self.log_start_offset = -1
+
+
+class Rules:
+    """What a topic's configuration asks of a batch."""
+
+    __slots__ = (
+        "codec",
+        "compacted",
+        "compression_level",
+        "log_append_time",
+        "max_message_bytes",
+        "segment_bytes",
+        "timestamp_after_max_ms",
+        "timestamp_before_max_ms",
+        "topic_partition",
+    )
+
+    def __init__(self, config: LogConfig, topic_partition: str) -> None:
+        self.topic_partition = topic_partition
+        self.max_message_bytes = config.max_message_bytes
+        self.segment_bytes = config.segment_bytes
+        self.log_append_time = config.message_timestamp_type == "LogAppendTime"
+        self.timestamp_before_max_ms = config.message_timestamp_before_max_ms
+        self.timestamp_after_max_ms = config.message_timestamp_after_max_ms
+        self.compacted = config.compacted
+        self.codec = CODECS.get(config.compression_type)
+        self.compression_level = config.compression_level
+
+    def check(self, records: memoryview, now_ms: int) -> BatchFields:
+        """The header of a client's batch that is in order; raises RefusedBatch."""
+        size = len(records)
+        if size < HEADER_SIZE:
+            raise _no_single_batch(records)
+        fields: BatchFields = _unpack_header(records)
+        (
+            base_offset,
+            length,
+            _epoch,
+            magic,
+            crc,
+            attributes,
+            last_delta,
+            base_timestamp,
+            max_timestamp,
+            producer_id,
+            _producer_epoch,
+            base_sequence,
+            count,
+        ) = fields
+        if length + LOG_OVERHEAD != size or magic != MAGIC:
+            raise _no_single_batch(records)
+        if base_offset:
+            raise RefusedBatch(ErrorCode.INVALID_RECORD)
+        if size > self.max_message_bytes:
+            raise RefusedBatch(ErrorCode.MESSAGE_TOO_LARGE, reached_log=False)
+        if size > self.segment_bytes:
+            raise RefusedBatch(ErrorCode.RECORD_LIST_TOO_LARGE, reached_log=False)
+        if crc32c(records[CRC_START:]) != crc:
+            raise RefusedBatch(ErrorCode.CORRUPT_MESSAGE, reached_log=False)
+        if attributes & CODEC_MASK > CODEC_MAX:
+            raise RefusedBatch(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        if (
+            count != last_delta + 1
+            or count <= 0
+            or attributes & CONTROL
+            or (base_sequence < 0 and producer_id >= 0)
+        ):
+            raise RefusedBatch(ErrorCode.INVALID_RECORD)
+        if not self.log_append_time:
+            if max_timestamp - now_ms > self.timestamp_after_max_ms:
+                raise self._bad_timestamp(max_timestamp, last_delta, now_ms)
+            is_old = now_ms - base_timestamp > self.timestamp_before_max_ms
+            if is_old and base_timestamp != NO_TIMESTAMP:
+                raise self._bad_timestamp(base_timestamp, 0, now_ms)
+        if self.compacted and not attributes & CODEC_MASK and size <= IN_PLACE_BYTES_MAX:
+            self._check_keys(records)
+        return fields
+
+    def needs_conversion(self, records: memoryview) -> bool:
+        """Whether a batch has to go through `prepare` before it is appended.
+
+        Of a batch that is none the answer is False: `check` says what is wrong with it.
+        """
+        if self.codec is None and not self.compacted:
+            return False
+        size = len(records)
+        if size < HEADER_SIZE:
+            return False
+        codec = records[CRC_START + 1] & CODEC_MASK
+        if self.codec is not None and codec != self.codec:
+            return True
+        return self.compacted and (codec != 0 or size > IN_PLACE_BYTES_MAX)
+
+    def prepare(self, records: memoryview, now_ms: int) -> bytearray:
+        """The batch as it is to be appended: its keys checked, its records in the topic's codec.
+
+        Reads every record, so what only that can show is refused here. Thread-safe, and slow.
+        """
+        from ottla.protocol.records.batch import read_header
+        from ottla.protocol.records.recompress import recompress
+        from ottla.protocol.records.record import payload_of
+
+        self.check(records, now_ms)
+        self._check_keys(records)
+        header = read_header(records)
+        if self.codec is None or header.codec == self.codec:
+            return bytearray(records)
+        block = payload_of(records, header)
+        return recompress(records, self.codec, self.compression_level, block=block)
+
+    def _check_keys(self, records: memoryview) -> None:
+        """Reads all records; refuses those of a compacted topic that have no key."""
+        from ottla.protocol.records.record import iterate_records
+
+        errors = [
+            (
+                index,
+                "Compacted topic cannot accept message without key in topic partition"
+                f" {self.topic_partition}.",
+            )
+            for index, record in enumerate(iterate_records(records))
+            if self.compacted and record.key is None
+        ]
+        if errors:
+            shown = ", ".join(
+                f"RecordError(batchIndex={index}, message='{text}')"
+                for index, text in errors[:_ERRORS_SHOWN_MAX]
+            )
+            raise RefusedBatch(
+                ErrorCode.INVALID_RECORD,
+                f"One or more records have been rejected due to {len(errors)} record errors in"
+                f" total, and only showing the first three errors at most: [{shown}]",
+                record_errors=errors,
+            )
+
+    def _bad_timestamp(self, timestamp: int, index: int, now_ms: int) -> RefusedBatch:
+        low = now_ms - self.timestamp_before_max_ms
+        high = now_ms + self.timestamp_after_max_ms
+        text = (
+            f"Timestamp {timestamp} of message with offset {index} is out of range."
+            f" The timestamp should be within [{low}, {high}]"
+        )
+        return RefusedBatch(
+            ErrorCode.INVALID_TIMESTAMP,
+            "One or more records have been rejected due to invalid timestamp",
+            record_errors=[(index, text)],
+        )
+
+
+def check_internal(records: memoryview) -> BatchFields:
+    """The header of a batch that the broker made itself: one whole batch with its CRC.
+
+    Control batches and transaction markers pass here; sizes, counts and times are the maker's.
+    """
+    if len(records) < HEADER_SIZE:
+        raise _no_single_batch(records)
+    fields: BatchFields = _unpack_header(records)
+    if fields[1] + LOG_OVERHEAD != len(records) or fields[3] != MAGIC:
+        raise _no_single_batch(records)
+    if crc32c(records[CRC_START:]) != fields[4]:
+        raise RefusedBatch(ErrorCode.CORRUPT_MESSAGE, reached_log=False)
+    return fields
+
+
+def _no_single_batch(records: memoryview) -> RefusedBatch:
+    """What Kafka says of bytes that are not one batch of magic 2."""
+    size = len(records)
+    if size >= LOG_OVERHEAD:
+        length = int.from_bytes(records[8:LOG_OVERHEAD], "big", signed=True)
+        if length < _RECORD_SIZE_MIN:
+            return _corrupt(
+                f"Record size {length} is less than the minimum record overhead"
+                f" ({_RECORD_SIZE_MIN})"
+            )
+        if size > MAGIC_POSITION:
+            magic = int.from_bytes(records[MAGIC_POSITION : MAGIC_POSITION + 1], signed=True)
+            if not 0 <= magic <= MAGIC:
+                return _corrupt(f"Invalid magic found in record: {magic}")
+            if length + LOG_OVERHEAD <= size:
+                return _of_one_batch(magic, length)
+    return RefusedBatch(
+        ErrorCode.INVALID_RECORD,
+        "Produce requests must have at least one record batch per partition",
+        reached_log=False,
+    )
+
+
+def _of_one_batch(magic: int, length: int) -> RefusedBatch:
+    """A whole first batch is there, but it is not the only thing, or not one of ours."""
+    if magic != MAGIC:
+        allowed = "record batches with magic version 2"
+    elif length + LOG_OVERHEAD < HEADER_SIZE:
+        return RefusedBatch(ErrorCode.CORRUPT_MESSAGE, reached_log=False)
+    else:
+        allowed = "exactly one record batch per partition"
+    return RefusedBatch(
+        ErrorCode.INVALID_RECORD,
+        f"Produce requests are only allowed to contain {allowed}",
+        reached_log=False,
+    )
+
+
+def _corrupt(message: str) -> RefusedBatch:
+    return RefusedBatch(ErrorCode.CORRUPT_MESSAGE, message, reached_log=False)
