@@ -201,10 +201,10 @@ class _Change:
             return
         before, after = old.get(MIN_INSYNC_REPLICAS), new.get(MIN_INSYNC_REPLICAS)
         if name == ALL_BROKERS and before is not None and after is None:
-            reason = f"Cluster level {MIN_INSYNC_REPLICAS} cannot be removed while ELR is enabled."
+            reason = f"Cluster-level {MIN_INSYNC_REPLICAS} cannot be removed while ELR is enabled."
             raise KafkaError(ErrorCode.INVALID_CONFIG, reason)
         if name != ALL_BROKERS and before != after:
-            reason = f"Broker level {MIN_INSYNC_REPLICAS} cannot be altered while ELR is enabled."
+            reason = f"Broker-level {MIN_INSYNC_REPLICAS} cannot be altered while ELR is enabled."
             raise KafkaError(ErrorCode.INVALID_CONFIG, reason)
 
     def _parts(self, kind: int, key: str, operation: Operation, settings: Settings) -> list[str]:

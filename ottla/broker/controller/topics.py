@@ -44,6 +44,8 @@ STATES_SINCE_VERSION = 6
 
 UNKNOWN_TOPIC = "This server does not host this topic-partition."
 UNKNOWN_TOPIC_ID = "This server does not host this topic ID."
+NAMED_BY_BOTH = "The provided topic name maps to an ID that was already supplied."
+INVALID_REQUEST = int(ErrorCode.INVALID_REQUEST)
 
 Topic = CreateTopicsRequest.CreatableTopic
 Result = CreateTopicsResponse.CreatableTopicResult
@@ -99,18 +101,22 @@ def delete_topics(
     else:
         asked = [(name, ZERO_UUID) for name in request.topic_names]
     response = DeleteTopicsResponse()
-    records: list[Message] = []
-    deleted: dict[bytes, None] = {}
+    deleted: dict[bytes, Deleted] = {}
     for (name, topic_id), count in Counter(asked).items():
         try:
             topic = _topic_to_delete(image, name, topic_id, count)
         except KafkaError as error:
             response.responses.append(Deleted(name, topic_id, int(error.code), error.message))
             continue
-        if topic.topic_id not in deleted:
-            deleted[topic.topic_id] = None
-            records.append(RemoveTopicRecord(topic.topic_id))
-            response.responses.append(Deleted(topic.name, topic.topic_id))
+        result = deleted.get(topic.topic_id)
+        if result is None:
+            result = deleted[topic.topic_id] = Deleted(topic.name, topic.topic_id)
+            response.responses.append(result)
+        else:
+            result.error_code, result.error_message = INVALID_REQUEST, NAMED_BY_BOTH
+    records: list[Message] = [
+        RemoveTopicRecord(topic_id) for topic_id, result in deleted.items() if not result.error_code
+    ]
     return records, response
 
 
