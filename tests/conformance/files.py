@@ -45,9 +45,11 @@ def dump(data: Path, records: int) -> str:
 
     `records` is how many the topics' logs must hold in all.
     """
-    logs = sorted(data.glob("*/*.log"))
+    # A deleted partition waits for its removal as it was when it was renamed.
+    folders = [path for path in sorted(data.iterdir()) if not path.name.endswith("-delete")]
+    logs = [log for folder in folders for log in sorted(folder.glob("*.log"))]
+    indexes = [index for folder in folders for index in sorted(folder.glob("*index"))]
     topics = [log for log in logs if log.parent.name != METADATA]
-    indexes = sorted([*data.glob("*/*.index"), *data.glob("*/*.timeindex")])
     found = _count_records(_dump(topics, "--deep-iteration"))
     if found != records:
         raise FilesError(f"{found} records were dumped, {records} were written")
