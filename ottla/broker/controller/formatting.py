@@ -2,6 +2,7 @@
 
     bootstrap.checkpoint                       in every log dir: the first records of the metadata
     __cluster_metadata-0/0...0-0...0.checkpoint   the one voter, no data
+    __cluster_metadata-0/partition.metadata    its topic id
     __cluster_metadata-0/quorum-state          comes with the first election
 
 meta.properties is the log manager's. Each file is made only where it is missing and nothing follows
@@ -13,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.broker.controller.features import bootstrap_records
-from ottla.broker.log.checkpoints import TEMPORARY_SUFFIX
+from ottla.broker.log.checkpoints import TEMPORARY_SUFFIX, write_partition_metadata
 from ottla.broker.metadata.records import (
     LATEST_METADATA_VERSION,
     MetadataError,
@@ -31,7 +32,7 @@ from ottla.broker.quorum.snapshot import (
     write_batches,
     write_snapshot,
 )
-from ottla.broker.quorum.store import METADATA_DIRECTORY
+from ottla.broker.quorum.store import METADATA_DIRECTORY, METADATA_TOPIC_ID
 from ottla.broker.quorum.voters import KRAFT_VERSIONS, Voter, VoterSet
 from ottla.protocol.schema import Message
 
@@ -63,6 +64,7 @@ def format_directories(
         kraft_version=KRAFT_VERSIONS[1],
         voters=VoterSet.of([voter]),
     )
+    write_partition_metadata(disk, directory, METADATA_TOPIC_ID)
     write_snapshot(disk, directory, BOOTSTRAP_ID, batches)
     return True
 

@@ -19,10 +19,11 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ottla.broker.log.checkpoints import MalformedFile
+from ottla.broker.log.flush import FlushTicket
 from ottla.broker.ports import Clock, Disk, Events
 from ottla.broker.quorum.raft import Known, Output, QuorumError, Raft
 from ottla.broker.quorum.snapshot import SnapshotId
-from ottla.broker.quorum.store import FlushTicket, Loaded, QuorumSettings, QuorumStore
+from ottla.broker.quorum.store import Loaded, QuorumSettings, QuorumStore
 from ottla.broker.quorum.vote_file import read_vote_state, write_vote_state
 from ottla.broker.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -303,6 +304,7 @@ class Quorum:
         committed = self._raft.flushed(log.durable_end).commit_to
         assert committed is not None
         assert group[-1].image.offset < committed
+        log.set_high_watermark(committed)
         self._publish(group)
         if self._gathered:
             self._begin_sync()

@@ -8,7 +8,7 @@ snapshot came from elsewhere) makes the log begin anew behind it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.log.log import UPPER_LOG_END, Log
 from ottla.broker.ports import Disk, Events
@@ -45,12 +45,6 @@ READ_SIZE = 4 * 1024 * 1024
 
 BATCH_SIZE_MAX = 2**31 - 1
 """A change is one batch, bounded by what one request may ask for, not by a producer's limit."""
-
-
-class FlushTicket(Protocol):
-    """A sync that was begun; `sync` blocks and may run on any thread."""
-
-    def sync(self) -> None: ...
 
 
 class QuorumSettings(NamedTuple):
@@ -166,7 +160,6 @@ class QuorumStore:
         while len(self.snapshots) > 1 and self._may_drop(self.snapshots[0], now_ms):
             dropped = self.snapshots.pop(0)
             start = self.snapshots[0].end_offset
-            self.log.set_high_watermark(self.log.durable_end)
             self.log.delete_records(start)
             remove_snapshot(self._disk, self.directory, dropped)
             self._events.info("metadata_log_trimmed", log_start_offset=start, dropped=dropped.name)

@@ -1,0 +1,347 @@
+"""The quorum at work: formatted, started, changed, stopped, crashed."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from ottla.broker.metadata.image import MetadataImage
+from ottla.broker.metadata.records import MetadataError
+from ottla.broker.quorum.raft import QuorumError
+from ottla.broker.quorum.snapshot import SnapshotId, list_snapshots, read_snapshot
+from ottla.broker.quorum.store import METADATA_DIRECTORY, QuorumSettings
+from ottla.broker.quorum.vote_file import VoteState, read_vote_state
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.metadata_records import (
+    BeginTransactionRecord,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    TopicRecord,
+)
+from ottla.protocol.schema import Message
+from ottla.testing.clock import SimClock
+from ottla.testing.disk import SimDisk
+from ottla.testing.platter import CrashMode
+from tests.quorum.nodes import LOG_DIR, Node
+
+QUORUM_DIR = f"{LOG_DIR}/{METADATA_DIRECTORY}"
+
+
+async def running(disk: SimDisk | None = None, **options: Any) -> Node:
+    node = Node(disk or SimDisk(), **options)
+    await node.start()
+    return node
+
+
+async def test_an_empty_directory_becomes_a_cluster() -> None:
+    node = Node(SimDisk())
+    assert node.format()
+    assert not node.format()
+    registered = await node.start()
+
+    image = node.image
+    assert image.features == {"metadata.version": 30, "kraft.version": 1}
+    # Kafka's order: three control records, the first transaction, controller, broker
+    assert registered.epoch == 7
+    assert image.cluster.brokers[1].epoch == 7
+    assert image.cluster.brokers[1].active
+    assert list(image.cluster.controllers) == [1]
+    assert read_vote_state(node.disk, QUORUM_DIR) == VoteState(1, 1)
+    await node.stop()
+
+
+async def test_what_was_answered_is_there_after_a_restart() -> None:
+    node = await running()
+    await node.create("orders", partitions=3)
+    epoch = node.image.cluster.brokers[1].epoch
+    await node.stop()
+
+    again = Node(node.disk)
+    registered = await again.start(previous_epoch=epoch)
+
+    assert registered.clean
+    assert again.quorum.epoch == 2
+    assert again.image.topics == node.image.topics
+    await again.stop()
+
+
+async def test_an_unclean_restart_moves_the_leader_epochs() -> None:
+    node = await running()
+    await node.create("orders", partitions=2)
+
+    again = await running(node.disk.crash(random.Random(1), CrashMode.PREFIX))
+
+    partitions = again.image.topics.by_name["orders"].partitions
+    assert [partition.leader_epoch for partition in partitions.values()] == [1, 1]
+    await again.stop()
+
+
+async def test_changes_that_gather_share_a_sync() -> None:
+    node = await running()
+    disk = node.disk
+    syncs: list[str] = []
+    disk.before_call = lambda number, call, path: (
+        syncs.append(path) if call == "sync" and path.endswith(".log") else None
+    )
+
+    await asyncio.gather(*(node.create(f"t{number}") for number in range(20)))
+
+    assert len(syncs) == 1
+    assert len(node.image.topics.by_name) == 20
+    await node.stop()
+
+
+async def test_each_change_is_published_in_order_before_its_answer() -> None:
+    node = await running()
+    seen: list[str] = []
+    node.quorum.subscribe(lambda delta, image: seen.append("first"))
+    node.quorum.subscribe(lambda delta, image: seen.append("second"))
+
+    await node.create("orders")
+
+    assert seen == ["first", "second"]
+    assert node.published == sorted(node.published)
+    await node.stop()
+
+
+async def test_a_later_command_sees_what_is_not_yet_durable() -> None:
+    node = await running()
+
+    first, second = await asyncio.gather(node.create("orders"), node.create("orders"))
+
+    assert [first.topics[0].error_code, second.topics[0].error_code] == [0, 36]
+    await node.stop()
+
+
+async def test_a_refusal_waits_for_what_it_saw() -> None:
+    """Who is told that a topic exists finds it durable."""
+    release = threading.Event()
+
+    class Slow(ThreadPoolExecutor):
+        def submit(self, work, /, *args, **kwargs):  # type: ignore[no-untyped-def]
+            def held():  # type: ignore[no-untyped-def]
+                release.wait()
+                return work(*args, **kwargs)
+
+            return super().submit(held)
+
+    release.set()
+    node = await running(executor=Slow(1))
+    release.clear()
+    creating = asyncio.ensure_future(node.create("orders"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    refused = asyncio.ensure_future(node.create("orders"))
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+    assert not creating.done()
+    assert not refused.done()
+    assert "orders" not in node.image.topics.by_name
+    release.set()
+    assert (await refused).topics[0].error_code == 36
+    assert creating.done()
+    await node.stop()
+
+
+async def test_a_caller_that_goes_away_changes_nothing_for_the_others() -> None:
+    node = await running()
+    gone = asyncio.ensure_future(node.create("a"))
+    stays = asyncio.ensure_future(node.create("b"))
+    await asyncio.sleep(0)
+    gone.cancel()
+
+    await stays
+
+    assert list(node.image.topics.by_name) == ["a", "b"]
+    await node.stop()
+
+
+async def test_a_command_that_refuses_changes_nothing() -> None:
+    node = await running()
+    offset = node.image.offset
+
+    def refuse(image: MetadataImage) -> tuple[list[Message], None]:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "no")
+
+    with pytest.raises(KafkaError, match="no"):
+        await node.quorum.submit(refuse)
+
+    assert node.image.offset == offset
+    await node.stop()
+
+
+async def test_a_poisonous_record_is_never_appended() -> None:
+    node = await running()
+    end = node.quorum.describe().voters[0].log_end_offset
+
+    with pytest.raises(MetadataError):
+        await node.quorum.submit(lambda image: ([PartitionChangeRecord(0, bytes(16))], None))
+
+    assert node.quorum.describe().voters[0].log_end_offset == end
+    await node.create("orders")
+    await node.stop()
+
+
+async def test_a_failed_sync_ends_the_node() -> None:
+    node = await running()
+    disk = node.disk
+    disk.inject("sync", errno.EIO, path=".log")
+
+    results = await asyncio.gather(node.create("a"), node.create("b"), return_exceptions=True)
+
+    assert [type(result) for result in results] == [KafkaError, KafkaError]
+    assert [type(error) for error in node.fatal] == [OSError]
+    assert "a" not in node.image.topics.by_name
+    with pytest.raises(KafkaError):
+        await node.create("c")
+    await node.quorum.stop()
+
+
+async def test_the_quorum_describes_itself() -> None:
+    node = await running()
+
+    described = node.quorum.describe()
+
+    assert (described.leader_id, described.leader_epoch) == (1, 1)
+    assert described.high_watermark == node.image.offset + 1
+    assert [voter.log_end_offset for voter in described.voters] == [described.high_watermark]
+    assert described.endpoints[1][0].port == 9093
+    await node.stop()
+
+
+SMALL = QuorumSettings(snapshot_bytes=2_000)
+
+
+async def test_a_snapshot_shortens_the_start() -> None:
+    node = await running(settings=SMALL)
+    for number in range(30):
+        await node.create(f"t{number}")
+    await node.stop()
+
+    *_, newest = list_snapshots(node.disk, QUORUM_DIR)
+    snapshot = read_snapshot(node.disk, f"{QUORUM_DIR}/{newest.name}")
+    assert newest.end_offset > 50
+    assert snapshot.voters is not None
+    again = await running(node.disk, settings=SMALL)
+    assert list(again.image.topics.by_name) == [f"t{number}" for number in range(30)]
+    await again.stop()
+
+
+async def test_a_snapshot_is_taken_when_it_is_time() -> None:
+    clock = SimClock()
+    node = await running(clock=clock)
+    await node.create("orders")
+    node.quorum.snapshot_if_due()
+    assert list_snapshots(node.disk, QUORUM_DIR) == [SnapshotId(0, 0)]
+
+    clock.advance(3_600_000)
+    node.quorum.snapshot_if_due()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    taken = list_snapshots(node.disk, QUORUM_DIR)
+    clock.advance(3_600_000)
+    node.quorum.snapshot_if_due()
+
+    # nothing was written since, so there is nothing to take
+    assert taken == [SnapshotId(0, 0), SnapshotId(node.image.offset + 1, 1)]
+    assert list_snapshots(node.disk, QUORUM_DIR) == taken
+    await node.stop()
+
+
+async def test_old_snapshots_and_the_log_below_the_new_one_go() -> None:
+    settings = QuorumSettings(snapshot_bytes=2_000, segment_bytes=4_000, retention_bytes=12_000)
+    node = await running(settings=settings)
+    for number in range(120):
+        await node.create(f"t{number}")
+    await node.stop()
+
+    names = node.disk.list(QUORUM_DIR)
+    snapshots = list_snapshots(node.disk, QUORUM_DIR)
+    assert SnapshotId(0, 0) not in snapshots
+    assert "00000000000000000000.log" not in names
+    again = await running(node.disk, settings=settings)
+    assert list(again.image.topics.by_name) == [f"t{number}" for number in range(120)]
+    await again.stop()
+
+
+async def test_a_transaction_that_a_former_leader_left_is_aborted() -> None:
+    node = await running()
+    await node.create("orders")
+    open_end: list[Message] = [BeginTransactionRecord("x"), FeatureLevelRecord("group.version", 1)]
+    batch = node.quorum._machine.encode(
+        open_end, node.image, base_offset=0, leader_epoch=1, timestamp=1
+    )
+    node.quorum._store.append(batch, epoch=1, now_ms=1)
+    await node.quorum.stop()
+
+    again = await running(node.disk)
+
+    assert "group.version" not in again.image.features
+    assert not again.quorum.in_transaction
+    await again.create("more")
+    await again.stop()
+
+
+async def test_a_damaged_snapshot_stops_the_start() -> None:
+    node = await running(settings=SMALL)
+    for number in range(30):
+        await node.create(f"t{number}")
+    await node.stop()
+    disk = node.disk
+    *_, newest = list_snapshots(disk, QUORUM_DIR)
+    disk.corrupt(f"{QUORUM_DIR}/{newest.name}", 200, b"\xff")
+
+    with pytest.raises(QuorumError, match=r"cannot be read: the batch at byte \d+"):
+        await running(disk)
+
+
+@pytest.mark.parametrize("mode", list(CrashMode))
+async def test_what_was_answered_survives_a_crash_at_every_call(mode: CrashMode) -> None:
+    """Crash before each call on the disk, from the formatting on; then start again."""
+    disk = SimDisk()
+    rng = random.Random(mode.name)
+    answered: list[str] = []
+    crashed: list[tuple[SimDisk, list[str]]] = []
+    disk.before_call = lambda number, call, path: crashed.append(
+        (disk.crash(rng, mode), list(answered))
+    )
+    node = await running(disk, settings=SMALL)
+    for number in range(12):
+        await node.create(f"t{number}", partitions=2)
+        answered.append(f"t{number}")
+    await node.stop()
+    crashed.append((disk.crash(rng, mode), list(answered)))
+    disk.before_call = None
+
+    assert len(crashed) > 60
+    for found, names in crashed:
+        again = await running(found, settings=SMALL)
+        topics = again.image.topics.by_name
+        assert [name for name in names if name not in topics] == []
+        assert len(topics) <= len(names) + 1
+        assert all(len(topic.partitions) == 2 for topic in topics.values())
+        await again.create("after")
+        await again.stop()
+
+
+async def test_a_topic_is_never_half_there() -> None:
+    """All records of a command stand in one batch."""
+    node = await running()
+    await node.create("orders", partitions=50)
+    found = [
+        record
+        for header, view in node.quorum._store._batches_from(0)
+        if not header.is_control
+        for record in [list(node.quorum._machine.decode(view))]
+        if any(isinstance(one, TopicRecord) for one in record)
+    ]
+
+    assert [len(records) for records in found] == [51]
+    await node.stop()
