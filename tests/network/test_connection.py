@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.network.answers import NO_ANSWER, CloseConnection, Pending
+from ottla.broker.handlers.answers import NO_ANSWER, CloseConnection, Pending
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

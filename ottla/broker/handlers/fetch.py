@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 
+from ottla.broker.handlers.answers import Pending
 from ottla.broker.handlers.context import Session
 from ottla.broker.handlers.partitions import absence
 from ottla.broker.log.log import UPPER_HIGH_WATERMARK, UPPER_LAST_STABLE, Log
 from ottla.broker.log.segment import FileSlice
-from ottla.broker.network.answers import Pending
 from ottla.broker.replication.fetch_session import (
     Resolved,
     Wanted,

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from functools import partial
 
+from ottla.broker.handlers.answers import NO_ANSWER, CloseConnection, NoAnswer, Pending
 from ottla.broker.handlers.context import Rooms, Session
 from ottla.broker.handlers.partitions import absence
 from ottla.broker.handlers.topic_names import INTERNAL_TOPICS
-from ottla.broker.network.answers import NO_ANSWER, CloseConnection, NoAnswer, Pending
 from ottla.broker.replication.replicas import Partition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse

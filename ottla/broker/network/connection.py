@@ -15,8 +15,8 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, cast
 
+from ottla.broker.handlers.answers import NO_ANSWER, CloseConnection, Pending
 from ottla.broker.handlers.context import Session
-from ottla.broker.network.answers import NO_ANSWER, CloseConnection, Pending
 from ottla.broker.network.outbox import Outbox
 from ottla.protocol.connection import ServerConnection
 from ottla.protocol.errors import ProtocolError

@@ -14,10 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from ottla.broker.handlers.answers import CloseConnection, Pending
 from ottla.broker.handlers.api_versions import unsupported_version_response
 from ottla.broker.handlers.context import Rooms
 from ottla.broker.handlers.table import Entry
-from ottla.broker.network.answers import CloseConnection, Pending
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.outbox import PageCache
 from ottla.broker.ports import Events
