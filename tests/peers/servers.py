@@ -18,6 +18,8 @@ from tests.peers import jars, process_tree
 
 READY_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 60.0
+# 143 is what a JVM answers to SIGTERM; -15 would be a process that had no handler for it.
+CLEAN_STATUSES = (0, 143)
 API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)
 
 
@@ -110,7 +112,9 @@ class Server:
         except subprocess.TimeoutExpired:
             self.kill()
             raise
-        self.process = None
+        status, self.process = self.process.returncode, None
+        if status not in CLEAN_STATUSES:
+            raise RuntimeError(f"{self.name} ended with status {status}:\n{self.tail()}")
         return time.perf_counter() - started
 
     def kill(self) -> None:
