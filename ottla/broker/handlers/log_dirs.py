@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 from ottla.broker.handlers.context import Rooms, Session
@@ -34,12 +35,14 @@ def handle_describe_log_dirs(
 
 
 def _described(rooms: Rooms, log_dir: str, logs: list[Log], wanted: Wanted) -> DirAnswer:
+    shown_path = os.path.abspath(log_dir)
+    offline = DirAnswer(int(ErrorCode.KAFKA_STORAGE_ERROR), shown_path)
     if log_dir in rooms.logs.offline_dirs:
-        return DirAnswer(int(ErrorCode.KAFKA_STORAGE_ERROR), log_dir)
+        return offline
     try:
         total_bytes, usable_bytes = rooms.logs.disk.space(log_dir)
     except OSError:
-        return DirAnswer(int(ErrorCode.KAFKA_STORAGE_ERROR), log_dir)
+        return offline
     topics: dict[str, TopicAnswer] = {}
     for log in logs:
         if wanted is not None and log.partition not in wanted.get(log.topic, ()):
@@ -52,7 +55,7 @@ def _described(rooms: Rooms, log_dir: str, logs: list[Log], wanted: Wanted) -> D
     broker = rooms.image.cluster.brokers.get(rooms.config.node_id)
     cordoned = (broker and broker.cordoned_directories) or ()
     return DirAnswer(
-        log_dir=log_dir,
+        log_dir=shown_path,
         topics=list(topics.values()),
         total_bytes=total_bytes,
         usable_bytes=usable_bytes,
