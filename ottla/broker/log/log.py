@@ -21,7 +21,6 @@ offline, and this log refuses every later append.
 from __future__ import annotations
 
 import errno
-import zlib
 from array import array
 from bisect import bisect_right
 from typing import NoReturn
@@ -33,41 +32,37 @@ from ottla.broker.log.opening import (
     OpenedFiles,
     aborted_by,
     apply_batch,
-    load_snapshot,
     open_files,
-    replay,
-    snapshots_in,
+    reload_producers,
 )
-from ottla.broker.log.producer_state import KnownBatch, ProducerState
-from ottla.broker.log.recovery import remove_indexes
+from ottla.broker.log.producer_state import KnownBatch
 from ottla.broker.log.retention import Doomed, doomed_segments
 from ottla.broker.log.segment import (
-    DELETED_SUFFIX,
-    SEGMENT_SUFFIXES,
-    SNAPSHOT_SUFFIX,
     FileSlice,
     PartitionDir,
     Segment,
 )
-from ottla.broker.log.time_index import NO_TIMESTAMP
-from ottla.broker.log.validation import BatchFields, RefusedBatch, Rules, check_internal
-from ottla.broker.ports import Disk, Events, File
-from ottla.config.types import LONG_MAX, LogConfig
+from ottla.broker.log.validation import (
+    BatchFields,
+    RefusedBatch,
+    Rules,
+    check_batches,
+    check_internal,
+)
+from ottla.broker.ports import Disk, Events
+from ottla.config.types import LogConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import (
     CONTROL,
-    CRC_START,
     TIMESTAMP_TYPE,
     TRANSACTIONAL,
     BatchHeader,
-    iterate_headers,
     read_header,
     set_create_time,
     set_log_append_time,
     stamp,
 )
 from ottla.protocol.records.control import read_marker
-from ottla.protocol.records.crc import crc32c
 
 UPPER_LOG_END = 0
 UPPER_HIGH_WATERMARK = 1
@@ -75,8 +70,6 @@ UPPER_LAST_STABLE = 2
 
 # With these the disk said no without harm; it may say yes to the next one.
 _REFUSALS = FULL_DISK_ERRORS | {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
-
-_RELATIVE_OFFSET_MAX = 2**31 - 1
 
 
 class AppendResult:
@@ -111,40 +104,6 @@ class AppendResult:
 class Log:
     """One partition. Made by `Log.open`; see the module for offsets, threads and errors."""
 
-    __slots__ = (
-        "_active",
-        "_config",
-        "_deleted",
-        "_directory",
-        "_flush_messages",
-        "_hidden_ends",
-        "_high_position",
-        "_high_segment",
-        "_is_closed",
-        "_new_names",
-        "_roll_after_ms",
-        "_roll_after_timestamp",
-        "_rules",
-        "_ticket",
-        "_unsynced",
-        "directory",
-        "durable_end",
-        "epochs",
-        "failed",
-        "high_watermark",
-        "last_stable_offset",
-        "latest_epoch",
-        "log_end_offset",
-        "log_start_offset",
-        "partition",
-        "producer_state",
-        "recovery",
-        "segments",
-        "topic",
-        "topic_id",
-        "visible_end",
-    )
-
     def __init__(
         self,
         directory: PartitionDir,
@@ -172,21 +131,13 @@ class Log:
         self.high_watermark = opened.end_offset
         self.last_stable_offset = opened.end_offset
         self._directory = directory
-        self._active = opened.segments[-1]
-        self._high_segment = self._active
-        self._high_position = self._active.size
+        self._high_segment = self.segments.active
+        self._high_position = self._high_segment.size
         # Batch ends above the visible end, which wait for a sync.
         self._hidden_ends = array("q")
-        # Sealed segments that no ticket has taken yet.
-        self._unsynced: list[Segment] = []
-        self._new_names = opened.new_names
         # Whether the files are as a clean stop leaves them.
         self._is_closed = opened.is_closed
         self._ticket: FlushTicket | None = None
-        # Segments whose files carry the name of deleted ones, and when they go.
-        self._deleted: list[tuple[int, Segment]] = []
-        # Below any time: the first append computes them.
-        self._roll_after_ms = self._roll_after_timestamp = NO_TIMESTAMP
         self._config = config
         self.config = config
 
@@ -241,7 +192,7 @@ class Log:
         self._config = config
         self._rules = Rules(config, f"{self.topic}-{self.partition}")
         self._flush_messages = config.flush_messages
-        self._roll_after_ms = self._roll_after_timestamp = NO_TIMESTAMP
+        self.segments.configure(config)
         self._reveal()
 
     @property
@@ -252,7 +203,7 @@ class Log:
     @property
     def size_bytes(self) -> int:
         """Of the .log files of all segments."""
-        return self.segments.sealed_bytes + self._active.size
+        return self.segments.sealed_bytes + self.segments.active.size
 
     # appending
 
@@ -282,17 +233,20 @@ class Log:
         try:
             fields = check_internal(records) if internal else rules.check(records, now_ms)
             attributes, last_delta, max_timestamp = fields[5], fields[6], fields[8]
+            producer = None
             is_known = fields[9] >= 0 and (fields[11] >= 0 or attributes & CONTROL)
             if is_known:
-                original = self._check_producer(records, fields)
-                if original is not None:
-                    return AppendResult(
-                        original.base_offset,
-                        original.last_offset,
-                        original.timestamp,
-                        self.log_start_offset,
-                        True,
-                    )
+                producer = self.producer_state.expecting(fields)
+                if producer is None:
+                    original = self._check_producer(records, fields)
+                    if original is not None:
+                        return AppendResult(
+                            original.base_offset,
+                            original.last_offset,
+                            original.timestamp,
+                            self.log_start_offset,
+                            True,
+                        )
         except RefusedBatch as refused:
             if refused.reached_log:
                 refused.log_start_offset = self.log_start_offset
@@ -306,7 +260,9 @@ class Log:
         elif attributes & TIMESTAMP_TYPE:
             set_create_time(records, max_timestamp)
         stamp(records, base_offset, leader_epoch)
-        segment = self._segment_for(len(records), last_offset, max_timestamp, now_ms)
+        segment = self.segments.take(len(records), last_offset, max_timestamp, now_ms)
+        if segment is None:
+            segment = self._roll(now_ms)
         try:
             segment.append(records, last_offset, max_timestamp)
         except OSError as error:
@@ -315,7 +271,14 @@ class Log:
         if leader_epoch != self.latest_epoch:
             self.epochs.assign(leader_epoch, base_offset)
             self.latest_epoch = self.epochs.latest
-        if is_known:
+        if producer is not None:
+            producer.add(
+                KnownBatch(
+                    fields[11], fields[11] + last_delta, base_offset, last_offset, max_timestamp
+                )
+            )
+            producer.last_seen_ms = now_ms
+        elif is_known:
             self._take_up(read_header(records), records, now_ms)
         self._move_end(last_offset + 1)
         return AppendResult(base_offset, last_offset, log_append_time_ms, self.log_start_offset)
@@ -328,10 +291,12 @@ class Log:
         """
         if self.failed is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
-        batches = self._check_batches(records)
+        batches = check_batches(records, self.log_end_offset)
         first, last = batches[0][1], batches[-1][1]
         max_timestamp = max(header.max_timestamp for _, header in batches)
-        segment = self._segment_for(len(records), last.last_offset, max_timestamp, now_ms)
+        segment = self.segments.take(len(records), last.last_offset, max_timestamp, now_ms)
+        if segment is None:
+            segment = self._roll(now_ms)
         try:
             segment.append_all(records, batches)
         except OSError as error:
@@ -375,7 +340,7 @@ class Log:
             end, end_segment, end_position = self._upper_end(upper)
         if offset >= end:
             return None
-        segment = self._active
+        segment = self.segments.active
         if offset < segment.base_offset:
             return self._read_sealed(offset, max_bytes, at_least_one, end_segment, end_position)
         position, batch_size = segment.locate(offset)
@@ -428,7 +393,7 @@ class Log:
     def must_flush(self) -> bool:
         """Whether flush.messages, or a sealed segment, asks for a flush now."""
         unsynced = self.log_end_offset - self.durable_end
-        return unsynced >= self._flush_messages or bool(self._unsynced)
+        return unsynced >= self._flush_messages or bool(self.segments.unsynced)
 
     def begin_flush(self) -> FlushTicket | None:
         """A ticket for all that is not durable, or None if there is nothing to do.
@@ -438,11 +403,12 @@ class Log:
         """
         assert self._ticket is None, self
         end_offset = self.log_end_offset
-        if self.failed is not None or (end_offset == self.durable_end and not self._unsynced):
+        segments = self.segments
+        sealed = segments.unsynced
+        if self.failed is not None or (end_offset == self.durable_end and not sealed):
             return None
-        files: list[File] = [segment.open() for segment in self._unsynced]
-        files.append(self._active.open())
-        own_files = [file for segment in self._unsynced for file in segment.open_for_sync()]
+        files = [segment.open() for segment in (*sealed, segments.active)]
+        own_files = [file for segment in sealed for file in segment.open_for_sync()]
         for file in files:
             file.pin()
         ticket = FlushTicket(
@@ -452,11 +418,11 @@ class Log:
             files=files,
             own_files=own_files,
             leader_epochs=self.epochs.unwritten(end_offset) if self.epochs.dirty else None,
-            new_names=self._new_names,
+            new_names=segments.new_names,
             on_error=self._fail,
         )
-        self._unsynced = []
-        self._new_names = False
+        segments.unsynced = []
+        segments.new_names = False
         self._ticket = ticket
         return ticket
 
@@ -488,7 +454,7 @@ class Log:
 
     def delete_old_segments(self, now_ms: int) -> list[Doomed]:
         """Deletes what the retention rule dooms; the files go after file.delete.delay.ms."""
-        self._remove_deleted(now_ms)
+        self.segments.remove_deleted(now_ms)
         doomed = doomed_segments(
             self.segments[:],
             config=self._config,
@@ -501,11 +467,10 @@ class Log:
             return doomed
         if len(doomed) == len(self.segments):
             self._roll(now_ms)
-        for segment, why in zip(self.segments.remove_first(len(doomed)), doomed, strict=True):
+        for segment, why in zip(self.segments.retire(len(doomed), now_ms), doomed, strict=True):
             self._directory.events.info(
                 "segment_deleted", path=segment.log_path, reason=why.reason.value
             )
-            self._retire(segment, now_ms)
         self._start_at(max(self.log_start_offset, self.segments[0].base_offset))
         self._move_high_watermark(self.high_watermark)
         return doomed
@@ -521,17 +486,14 @@ class Log:
             self.truncate_fully_and_start_at(offset)
             return
         index = self.segments.floor_index(offset)
-        self._remove(self.segments.remove_from(index + 1))
-        self._active = self.segments[-1]
-        self._set_end(self._active.truncate_to(offset))
+        self.segments.remove_from(index + 1)
+        self._set_end(self.segments.active.truncate_to(offset))
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Empties the log; its next offset is `offset`."""
-        self._remove(self.segments.remove_from(0))
-        segment = self._new_segment(offset, self._active.last_modified)
-        segment.create()
-        self.segments.add(segment)
-        self._active = segment
+        now_ms = self.segments.active.last_modified
+        self.segments.remove_from(0)
+        self.segments.begin(offset, now_ms)
         self._directory.disk.sync_dir(self.directory)
         self.log_start_offset = offset
         self.epochs.clear()
@@ -554,87 +516,20 @@ class Log:
             except OSError as error:
                 self.failed = error
                 raise
-        for segment in [*self.segments, *(segment for _, segment in self._deleted)]:
-            segment.release()
+        self.segments.release()
 
     # inside: appending
 
-    def _segment_for(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
-        """The segment that takes a batch: the active one, or a new one if that is due."""
-        segment = self._active
-        if (
-            size > self._config.segment_bytes - segment.size
-            or max_timestamp > self._roll_after_timestamp
-            or now_ms > self._roll_after_ms
-            or last_offset - segment.base_offset > _RELATIVE_OFFSET_MAX
-            or segment.full
-            or not segment.size
-        ):
-            return self._rolled(size, last_offset, max_timestamp, now_ms)
-        return segment
-
-    def _rolled(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
-        """The rare half of `_segment_for`: takes a closer look, and rolls if it must."""
-        segment = self._active
-        if segment.size:
-            self._set_roll_times(segment.first_timestamp)
-            if (
-                size > self._config.segment_bytes - segment.size
-                or max_timestamp > self._roll_after_timestamp
-                or now_ms > self._roll_after_ms
-                or segment.full
-                or last_offset - segment.base_offset > _RELATIVE_OFFSET_MAX
-            ):
-                self._roll(now_ms)
-                segment = self._active
-        if not segment.size:
-            segment.created_ms = now_ms
-            self._set_roll_times(max_timestamp)
-        return segment
-
-    def _set_roll_times(self, first_timestamp: int) -> None:
-        """A segment's age counts in record time from its first batch, as long as that has one."""
-        config = self._config
-        base_offset = self._active.base_offset
-        age_ms = config.segment_ms
-        jitter_ms = min(config.segment_jitter_ms, age_ms)
-        if jitter_ms > 0:
-            # Any even spread will do, but the same segment must not draw again.
-            name = f"{self.topic}-{self.partition}-{base_offset}"
-            age_ms -= zlib.crc32(name.encode()) % jitter_ms
-        if first_timestamp > NO_TIMESTAMP:
-            self._roll_after_timestamp = first_timestamp + age_ms
-            self._roll_after_ms = LONG_MAX
-        else:
-            self._roll_after_timestamp = LONG_MAX
-            self._roll_after_ms = self._active.created_ms + age_ms
-
-    def _roll(self, now_ms: int) -> None:
-        """Seals the active segment and begins a new one at the end of the log."""
-        old = self._active
-        assert old.size, old
-        offset = self.log_end_offset
-        segment = self._new_segment(offset, now_ms)
+    def _roll(self, now_ms: int) -> Segment:
+        """Begins a new segment at the end of the log."""
         try:
-            segment.create()
-            self._write_snapshot(offset)
-            old.seal()
+            return self.segments.roll(self.log_end_offset, now_ms, self.producer_state.snapshot())
         except OSError as error:
-            segment.release()
-            self._remove([segment])
             self._refuse(error)
-        self.segments.add(segment)
-        self._active = segment
-        self._unsynced.append(old)
-        self._new_names = True
-        self._is_closed = False
-
-    def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
-        return Segment(self._directory, base_offset, config=self._config, now_ms=now_ms)
 
     def _undo_write(self, error: OSError) -> NoReturn:
         """Cuts off what a failed write has left behind the last good end."""
-        segment = self._active
+        segment = self.segments.active
         try:
             segment.open().truncate(segment.size)
         except OSError as second:
@@ -650,22 +545,6 @@ class Log:
 
     def _fail(self, error: OSError) -> None:
         self.failed = error
-
-    def _check_batches(self, records: memoryview) -> list[tuple[int, BatchHeader]]:
-        batches = list(iterate_headers(records))
-        expected = self.log_end_offset
-        end = 0
-        for position, header in batches:
-            view = records[position + CRC_START : position + header.size]
-            if header.base_offset < expected or header.last_offset_delta < 0:
-                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "Record batches are out of order")
-            if crc32c(view) != header.crc:
-                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "A record batch has a wrong CRC")
-            expected = header.last_offset + 1
-            end = position + header.size
-        if not batches or end != len(records):
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "A record batch is not whole")
-        return batches
 
     def _check_producer(self, records: memoryview, fields: BatchFields) -> KnownBatch | None:
         """The batch that this one repeats, if it does; raises RefusedBatch."""
@@ -698,7 +577,7 @@ class Log:
         state = self.producer_state
         ended = apply_batch(state, header, view, now_ms)
         if ended is not None and not ended.committed:
-            self._active.transactions.append(aborted_by(ended, state))
+            self.segments.active.transactions.append(aborted_by(ended, state))
         if header.is_transactional:
             self._find_stable()
 
@@ -723,7 +602,7 @@ class Log:
     def _upper_end(self, upper: int) -> tuple[int, Segment, int]:
         """An upper end as (offset, segment, position)."""
         if upper == UPPER_LOG_END:
-            return self.log_end_offset, self._active, self._active.size
+            return self.log_end_offset, self.segments.active, self.segments.active.size
         stable = self.last_stable_offset
         if upper == UPPER_HIGH_WATERMARK or stable == self.high_watermark:
             return self.high_watermark, self._high_segment, self._high_position
@@ -742,18 +621,19 @@ class Log:
         for segment in segments[segments.floor_index(offset) :]:
             segments.read_from(segment)
             position, batch_size = segment.locate(offset)
-            size = (end_position if segment is end_segment else segment.size) - position
+            is_last = segment is end_segment
+            size = (end_position if is_last else segment.size) - position
             if size > max_bytes:
                 size = batch_size if at_least_one and batch_size > max_bytes else max_bytes
-                return FileSlice(segment.open(), position, size) if size > 0 else None
+                is_last = True
             if size > 0:
                 return FileSlice(segment.open(), position, size)
-            if segment is end_segment:
+            if is_last:
                 break
         return None
 
     def _move_high_watermark(self, offset: int) -> None:
-        segment = self._active
+        segment = self.segments.active
         if offset == self.log_end_offset:
             position = segment.size
         else:
@@ -782,40 +662,6 @@ class Log:
         if self.last_stable_offset < offset:
             self._find_stable()
 
-    def _retire(self, segment: Segment, now_ms: int) -> None:
-        """Renames the files of a deleted segment; who reads from them may finish."""
-        disk = self._directory.disk
-        if segment in self._unsynced:
-            self._unsynced.remove(segment)
-        for suffix in SEGMENT_SUFFIXES:
-            path = self._directory.file(segment.base_offset, suffix)
-            if disk.exists(path):
-                disk.rename(path, path + DELETED_SUFFIX)
-        self._deleted.append((now_ms + self._config.file_delete_delay_ms, segment))
-
-    def _remove_deleted(self, now_ms: int) -> None:
-        due = [segment for due_ms, segment in self._deleted if due_ms <= now_ms]
-        self._deleted = [one for one in self._deleted if one[0] > now_ms]
-        for segment in due:
-            segment.release()
-            for suffix in SEGMENT_SUFFIXES:
-                path = self._directory.file(segment.base_offset, suffix) + DELETED_SUFFIX
-                if self._directory.disk.exists(path):
-                    self._directory.disk.remove(path)
-
-    def _remove(self, segments: list[Segment]) -> None:
-        """Removes segments with their files at once, the last one first."""
-        disk = self._directory.disk
-        for segment in reversed(segments):
-            if segment in self._unsynced:
-                self._unsynced.remove(segment)
-            segment.release()
-            snapshot = self._directory.file(segment.base_offset, SNAPSHOT_SUFFIX)
-            for path in (snapshot, segment.log_path):
-                if disk.exists(path):
-                    disk.remove(path)
-            remove_indexes(self._directory, segment)
-
     def _set_end(self, end_offset: int) -> None:
         """Everything above an offset is gone."""
         self.log_end_offset = end_offset
@@ -828,50 +674,34 @@ class Log:
             self._ticket.end_offset = min(self._ticket.end_offset, end_offset)
         self.epochs.truncate_to(end_offset)
         self.latest_epoch = self.epochs.latest
-        self._roll_after_ms = self._roll_after_timestamp = NO_TIMESTAMP
         self._is_closed = False
-        self.producer_state = self._reload_producers(end_offset)
+        self.producer_state = reload_producers(
+            self._directory,
+            self.segments[:],
+            end_offset=end_offset,
+            now_ms=self.segments.active.last_modified,
+        )
         self._move_high_watermark(min(self.high_watermark, end_offset))
-
-    def _reload_producers(self, end_offset: int) -> ProducerState:
-        """What the log says of its producers now; snapshots above its end are removed."""
-        directory = self._directory
-        now_ms = self._active.last_modified
-        snapshots = snapshots_in(directory)
-        for offset in snapshots:
-            if offset > end_offset:
-                directory.disk.remove(directory.file(offset, SNAPSHOT_SUFFIX))
-        state = load_snapshot(directory, snapshots, at_most=end_offset, now_ms=now_ms)
-        replay(directory, self.segments[:], state, end_offset=end_offset, now_ms=now_ms)
-        return state
-
-    def _write_snapshot(self, offset: int) -> None:
-        file = self._directory.disk.open(self._directory.file(offset, SNAPSHOT_SUFFIX), create=True)
-        try:
-            file.truncate(0)
-            file.pwrite(self.producer_state.snapshot(), 0)
-        finally:
-            file.close()
 
     def _finish_files(self) -> None:
         """Leaves the files as a clean stop does; all that was appended is durable then."""
         end_offset = self.log_end_offset
-        for segment in self._unsynced:
+        for segment in self.segments.unsynced:
             segment.open().sync()
         if self.durable_end < end_offset:
-            self._active.open().sync()
-        if self._new_names:
+            self.segments.active.open().sync()
+        if self.segments.new_names:
             self._directory.disk.sync_dir(self.directory)
         epochs = self.epochs.unwritten(end_offset) if self.epochs.dirty else None
         if epochs is not None:
             path = f"{self.directory}/{LEADER_EPOCH_FILE}"
             write_atomically(self._directory.disk, path, epochs)
             self.epochs.wrote(epochs)
-        self._active.seal()
+        self.segments.active.seal()
         if end_offset > self.segments[0].base_offset:
-            self._write_snapshot(end_offset)
-        self._unsynced = []
-        self._new_names = False
+            self.segments.write_snapshot(end_offset, self.producer_state.snapshot())
+        self.segments.unsynced = []
+        self.segments.new_names = False
         self.durable_end = end_offset
         self._reveal()
         self._is_closed = True

@@ -12,7 +12,7 @@ from ottla.broker.log.checkpoints import LEADER_EPOCH_FILE, MalformedFile, read_
 from ottla.broker.log.leader_epochs import LeaderEpochs
 from ottla.broker.log.leftovers import Contents, tidy
 from ottla.broker.log.producer_state import EndedTransaction, ProducerState, SnapshotCorrupt
-from ottla.broker.log.recovery import Recovery, RecoveryReport, remove_indexes
+from ottla.broker.log.recovery import Recovery, RecoveryReport
 from ottla.broker.log.segment import SNAPSHOT_SUFFIX, PartitionDir, Segment
 from ottla.broker.log.segments import Segments
 from ottla.broker.log.transaction_index import AbortedTransaction
@@ -32,9 +32,8 @@ class OpenedFiles:
     producers: ProducerState
     epochs: LeaderEpochs
     report: RecoveryReport
-    new_names: bool = False
     # Whether the last stop left all indexes cut to size and a snapshot at the end.
-    is_closed: bool = False
+    is_closed: bool
 
 
 def open_files(
@@ -92,13 +91,21 @@ def apply_batch(
     return None if marker is None else producers.end_transaction(marker, now_ms)
 
 
-def snapshots_in(directory: PartitionDir) -> list[int]:
-    """The offsets of the producer snapshots that lie in the directory."""
-    return [
-        int(name.removesuffix(SNAPSHOT_SUFFIX))
-        for name in directory.disk.list(directory.path)
-        if name.endswith(SNAPSHOT_SUFFIX)
-    ]
+def reload_producers(
+    directory: PartitionDir, segments: list[Segment], *, end_offset: int, now_ms: int
+) -> ProducerState:
+    """What a log that was cut says of its producers; snapshots above its end are removed."""
+    snapshots: list[int] = []
+    for name in directory.disk.list(directory.path):
+        if name.endswith(SNAPSHOT_SUFFIX):
+            offset = int(name.removesuffix(SNAPSHOT_SUFFIX))
+            if offset > end_offset:
+                directory.disk.remove(directory.file(offset, SNAPSHOT_SUFFIX))
+            else:
+                snapshots.append(offset)
+    producers = load_snapshot(directory, snapshots, at_most=end_offset, now_ms=now_ms)
+    replay(directory, segments, producers, end_offset=end_offset, now_ms=now_ms)
+    return producers
 
 
 def load_snapshot(
@@ -137,12 +144,15 @@ class _Opening:
         self._config = config
         self._now_ms = now_ms
         self._contents = Contents()
+        # Whether a name was made or removed that is not synced yet.
+        self._changed_names = False
         self._report = RecoveryReport(clean=True)
         self._epochs = LeaderEpochs()
         self._producers = ProducerState()
 
     def run(self, recovery_point: int, log_start_offset: int, clean: bool) -> OpenedFiles:
         self._contents = tidy(self._directory, self._config, self._now_ms)
+        self._changed_names = self._contents.changed
         self._report.clean = clean
         self._epochs = self._read_epochs()
         segments = [self._load_segment(base) for base in sorted(self._contents.segments)]
@@ -158,20 +168,22 @@ class _Opening:
             needs_segment = recovery.needs_segment
         else:
             end_offset = log_start_offset
-        opened = Segments()
-        for segment in segments:
-            opened.add(segment)
+        opened = Segments(self._directory, self._config)
+        opened.load(segments)
         log_start_offset = max(log_start_offset, segments[0].base_offset if segments else 0)
         if log_start_offset > end_offset:
             self._start_over(opened, end_offset, log_start_offset)
             end_offset, needs_segment = log_start_offset, True
+        if needs_segment and len(opened):
+            opened.active.seal()
         if needs_segment or not len(opened):
-            self._add_segment(opened, end_offset)
+            opened.begin(end_offset, self._now_ms)
         self._epochs.truncate_to(end_offset)
         self._epochs.start_at(log_start_offset)
         self._producers.end_offset = end_offset
         self._remove_snapshots([one.base_offset for one in opened], end_offset)
-        opened[-1].release()
+        opened.active.release()
+        opened.new_names = opened.new_names or self._changed_names
         return OpenedFiles(
             segments=opened,
             end_offset=end_offset,
@@ -179,8 +191,7 @@ class _Opening:
             producers=self._producers,
             epochs=self._epochs,
             report=self._report,
-            new_names=self._contents.changed,
-            is_closed=is_closed and not self._contents.changed,
+            is_closed=is_closed and not opened.new_names,
         )
 
     def _load_segment(self, base_offset: int) -> Segment:
@@ -242,7 +253,6 @@ class _Opening:
         self._directory.disk.sync_dir(self._directory.path)
         for segment in kept:
             segment.release()
-        self._contents.changed = True
         return segments[:first] + kept, end_offset
 
     def _take_up(self, segment: Segment, header: BatchHeader, view: memoryview) -> None:
@@ -261,20 +271,9 @@ class _Opening:
             end_offset=end_offset,
             log_start_offset=log_start_offset,
         )
-        for segment in segments.remove_from(0):
-            segment.release()
-            self._directory.disk.remove(segment.log_path)
-            remove_indexes(self._directory, segment)
+        segments.remove_from(0)
         self._epochs.clear()
         self._producers = ProducerState()
-
-    def _add_segment(self, segments: Segments, base_offset: int) -> None:
-        if len(segments):
-            segments[-1].seal()
-        segment = Segment(self._directory, base_offset, config=self._config, now_ms=self._now_ms)
-        segment.create()
-        segments.add(segment)
-        self._contents.changed = True
 
     def _read_epochs(self) -> LeaderEpochs:
         path = f"{self._directory.path}/{LEADER_EPOCH_FILE}"
@@ -294,4 +293,4 @@ class _Opening:
         for offset in self._contents.snapshots:
             if offset > end_offset or (offset not in bases and offset != end_offset):
                 self._directory.disk.remove(self._directory.file(offset, SNAPSHOT_SUFFIX))
-                self._contents.changed = True
+                self._changed_names = True

@@ -1,16 +1,33 @@
 """The segments of a log, by base offset; the last one is the active one.
 
+A batch goes into the active segment unless that would make it larger than segment.bytes or older
+than segment.ms, or it has no room for the batch's index entry or offset: then a new one begins at
+the end of the log. Age counts in record time from the first batch, as long as that has a
+timestamp, so that what is replayed rolls as it did the first time. What is sealed waits in
+`unsynced` for the next flush.
+
 Sealed segments open their files when they are read. Of those so opened only the last few that
-were used stay open: a descriptor for each of ten thousand segments would be too many.
+were used stay open: a descriptor for each of ten thousand segments would be too many. A deleted
+segment keeps its files, under another name, until file.delete.delay.ms is over.
 """
 
 from __future__ import annotations
 
+import zlib
 from bisect import bisect_right
 from collections.abc import Iterator
 from typing import overload
 
-from ottla.broker.log.segment import Segment
+from ottla.broker.log.offset_index import RELATIVE_OFFSET_MAX
+from ottla.broker.log.segment import (
+    DELETED_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
+    PartitionDir,
+    Segment,
+)
+from ottla.broker.log.time_index import NO_TIMESTAMP
+from ottla.config.types import LONG_MAX, LogConfig
 
 # Sealed segments of one log that stay open: readers that are behind are few, and each reads one.
 OPEN_SEALED_MAX = 8
@@ -19,14 +36,37 @@ OPEN_SEALED_MAX = 8
 class Segments:
     """A sorted sequence of segments, never empty once the log is open."""
 
-    __slots__ = ("_bases", "_opened", "_segments", "sealed_bytes")
+    __slots__ = (
+        "_bases",
+        "_config",
+        "_deleted",
+        "_directory",
+        "_opened",
+        "_roll_after_ms",
+        "_roll_after_timestamp",
+        "_segment_bytes",
+        "_segments",
+        "active",
+        "new_names",
+        "sealed_bytes",
+        "unsynced",
+    )
 
-    def __init__(self) -> None:
+    active: Segment
+
+    def __init__(self, directory: PartitionDir, config: LogConfig) -> None:
+        # Sealed segments that no flush has taken yet, and whether a name is not durable.
+        self.unsynced: list[Segment] = []
+        self.new_names = False
+        # Of all segments but the active one.
+        self.sealed_bytes = 0
+        self._directory = directory
         self._bases: list[int] = []
         self._segments: list[Segment] = []
         self._opened: dict[Segment, None] = {}
-        # Of all segments but the active one.
-        self.sealed_bytes = 0
+        # When the files of a deleted segment go.
+        self._deleted: list[tuple[int, Segment]] = []
+        self.configure(config)
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -43,17 +83,14 @@ class Segments:
     def __getitem__(self, index: int | slice) -> Segment | list[Segment]:
         return self._segments[index]
 
-    def add(self, segment: Segment) -> None:
-        """Makes it the active one; its base offset is above all others."""
-        assert not self._bases or segment.base_offset > self._bases[-1], segment
-        if self._segments:
-            self.sealed_bytes += self._segments[-1].size
-            self._opened[self._segments[-1]] = None
-        self._bases.append(segment.base_offset)
-        self._segments.append(segment)
-        if len(self._segments) > 2:
-            self._segments[-3].forget_recent()
-        self._close_surplus()
+    def configure(self, config: LogConfig) -> None:
+        """A new configuration; it holds for the active segment, too."""
+        self._config = config
+        self._segment_bytes = config.segment_bytes
+        # Below any time: the next append computes them.
+        self._roll_after_ms = self._roll_after_timestamp = NO_TIMESTAMP
+
+    # which one
 
     def floor_index(self, offset: int) -> int:
         """The index of the last segment that begins at or below an offset; 0 before the first."""
@@ -61,33 +98,177 @@ class Segments:
 
     def read_from(self, segment: Segment) -> None:
         """To be called before a segment is read: a sealed one takes its place among the open."""
-        if segment is self._segments[-1]:
-            return
-        opened = self._opened
-        opened.pop(segment, None)
-        opened[segment] = None
-        self._close_surplus()
-
-    def remove_first(self, count: int) -> list[Segment]:
-        """Takes the oldest ones out; one must be left."""
-        assert count < len(self._segments)
-        removed = self._segments[:count]
-        del self._segments[:count], self._bases[:count]
-        for segment in removed:
-            self.sealed_bytes -= segment.size
+        if segment is not self.active:
             self._opened.pop(segment, None)
-        return removed
+            self._opened[segment] = None
+            self._close_surplus()
 
-    def remove_from(self, index: int) -> list[Segment]:
-        """Takes the segments from an index on out, and the one before becomes the active one."""
-        removed = self._segments[index:]
-        del self._segments[index:], self._bases[index:]
-        for segment in removed:
-            self._opened.pop(segment, None)
+    def take(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment | None:
+        """The active segment, if a batch goes into it; None if a new one has to begin first."""
+        segment = self.active
+        if (
+            size > self._segment_bytes - segment.size
+            or max_timestamp > self._roll_after_timestamp
+            or now_ms > self._roll_after_ms
+            or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
+            or segment.full
+            or not segment.size
+        ):
+            return self._look_closer(size, last_offset, max_timestamp, now_ms)
+        return segment
+
+    def _look_closer(
+        self, size: int, last_offset: int, max_timestamp: int, now_ms: int
+    ) -> Segment | None:
+        segment = self.active
+        if not segment.size:
+            segment.created_ms = now_ms
+            self._set_roll_times(max_timestamp)
+            return segment
+        self._set_roll_times(segment.first_timestamp)
+        has_room = (
+            size <= self._segment_bytes - segment.size
+            and max_timestamp <= self._roll_after_timestamp
+            and now_ms <= self._roll_after_ms
+            and last_offset - segment.base_offset <= RELATIVE_OFFSET_MAX
+            and not segment.full
+        )
+        return segment if has_room else None
+
+    def _set_roll_times(self, first_timestamp: int) -> None:
+        age_ms = self._config.segment_ms
+        jitter_ms = min(self._config.segment_jitter_ms, age_ms)
+        if jitter_ms > 0:
+            # Any even spread will do, but the same segment must not draw again.
+            age_ms -= zlib.crc32(self.active.log_path.encode()) % jitter_ms
+        if first_timestamp > NO_TIMESTAMP:
+            self._roll_after_timestamp = first_timestamp + age_ms
+            self._roll_after_ms = LONG_MAX
+        else:
+            self._roll_after_timestamp = LONG_MAX
+            self._roll_after_ms = self.active.created_ms + age_ms
+
+    # coming
+
+    def load(self, segments: list[Segment]) -> None:
+        """Takes what was found on disk, oldest first."""
+        for segment in segments:
+            self._add(segment)
+
+    def begin(self, base_offset: int, now_ms: int) -> Segment:
+        """Makes an empty segment the active one. An OSError leaves all as it was."""
+        assert not self._bases or base_offset > self._bases[-1], base_offset
+        segment = Segment(self._directory, base_offset, config=self._config, now_ms=now_ms)
+        try:
+            segment.create()
+        except OSError:
+            self._remove_files(segment)
+            raise
+        self._add(segment)
+        self.new_names = True
+        return segment
+
+    def roll(self, offset: int, now_ms: int, snapshot: bytes) -> Segment:
+        """Seals the active segment and begins the next; `snapshot` is of the producers there.
+
+        An OSError leaves all as it was.
+        """
+        old = self.active
+        assert old.size, old
+        self.write_snapshot(offset, snapshot)
+        old.seal()
+        segment = self.begin(offset, now_ms)
+        self.unsynced.append(old)
+        return segment
+
+    def write_snapshot(self, offset: int, snapshot: bytes) -> None:
+        path = self._directory.file(offset, SNAPSHOT_SUFFIX)
+        file = self._directory.disk.open(path, create=True)
+        try:
+            file.truncate(0)
+            file.pwrite(snapshot, 0)
+        finally:
+            file.close()
+
+    def _add(self, segment: Segment) -> None:
         if self._segments:
-            self._opened.pop(self._segments[-1], None)
-        self.sealed_bytes = sum(segment.size for segment in self._segments[:-1])
-        return removed
+            self.sealed_bytes += self.active.size
+            self._opened[self.active] = None
+            self._close_surplus()
+        self._bases.append(segment.base_offset)
+        self._segments.append(segment)
+        self.active = segment
+        self._roll_after_ms = self._roll_after_timestamp = NO_TIMESTAMP
+        if len(self._segments) > 2:
+            self._segments[-3].forget_recent()
+
+    # going
+
+    def retire(self, count: int, now_ms: int) -> list[Segment]:
+        """Takes the oldest ones out of the log; their files wait to be removed."""
+        assert count < len(self._segments)
+        retired = self._segments[:count]
+        del self._segments[:count], self._bases[:count]
+        for segment in retired:
+            self._forget(segment)
+            self._add_suffix(segment)
+            self._deleted.append((now_ms + self._config.file_delete_delay_ms, segment))
+        return retired
+
+    def remove_deleted(self, now_ms: int) -> None:
+        """Removes the files of deleted segments whose delay is over."""
+        disk = self._directory.disk
+        due = [segment for due_ms, segment in self._deleted if due_ms <= now_ms]
+        self._deleted = [one for one in self._deleted if one[0] > now_ms]
+        for segment in due:
+            segment.release()
+            for suffix in SEGMENT_SUFFIXES:
+                path = self._directory.file(segment.base_offset, suffix) + DELETED_SUFFIX
+                if disk.exists(path):
+                    disk.remove(path)
+
+    def remove_from(self, index: int) -> None:
+        """Removes the segments from an index on with their files, the last one first."""
+        while len(self._segments) > index:
+            segment = self._segments.pop()
+            self._bases.pop()
+            self._forget(segment)
+            self._remove_files(segment)
+        if self._segments:
+            self.active = self._segments[-1]
+            self._opened.pop(self.active, None)
+            self.sealed_bytes = sum(segment.size for segment in self._segments[:-1])
+            self._roll_after_ms = self._roll_after_timestamp = NO_TIMESTAMP
+        else:
+            self.sealed_bytes = 0
+
+    def release(self) -> None:
+        """Closes all files. Readers that hold a pin finish."""
+        for segment in self._segments:
+            segment.release()
+        for _, segment in self._deleted:
+            segment.release()
+
+    def _forget(self, segment: Segment) -> None:
+        self.sealed_bytes -= segment.size
+        self._opened.pop(segment, None)
+        if segment in self.unsynced:
+            self.unsynced.remove(segment)
+
+    def _add_suffix(self, segment: Segment) -> None:
+        disk = self._directory.disk
+        for suffix in SEGMENT_SUFFIXES:
+            path = self._directory.file(segment.base_offset, suffix)
+            if disk.exists(path):
+                disk.rename(path, path + DELETED_SUFFIX)
+
+    def _remove_files(self, segment: Segment) -> None:
+        disk = self._directory.disk
+        segment.release()
+        for suffix in reversed(SEGMENT_SUFFIXES):
+            path = self._directory.file(segment.base_offset, suffix)
+            if disk.exists(path):
+                disk.remove(path)
 
     def _close_surplus(self) -> None:
         while len(self._opened) > OPEN_SEALED_MAX:

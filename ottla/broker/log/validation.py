@@ -37,6 +37,8 @@ from ottla.protocol.records.batch import (
     MAGIC,
     MAGIC_POSITION,
     NO_TIMESTAMP,
+    BatchHeader,
+    iterate_headers,
 )
 from ottla.protocol.records.crc import crc32c
 
@@ -236,6 +238,26 @@ def check_internal(records: memoryview) -> BatchFields:
     if crc32c(records[CRC_START:]) != fields[4]:
         raise RefusedBatch(ErrorCode.CORRUPT_MESSAGE, reached_log=False)
     return fields
+
+
+def check_batches(records: memoryview, expected: int) -> list[tuple[int, BatchHeader]]:
+    """The (position, header) of each batch that a leader sent: whole ones, one behind the other.
+
+    Raises CORRUPT_MESSAGE unless each has its CRC and begins at or above the end of the one
+    before, the first at or above `expected`.
+    """
+    batches = list(iterate_headers(records))
+    end = 0
+    for position, header in batches:
+        if header.base_offset < expected or header.last_offset_delta < 0:
+            raise _corrupt("Record batches are out of order")
+        end = position + header.size
+        if crc32c(records[position + CRC_START : end]) != header.crc:
+            raise _corrupt("A record batch has a wrong CRC")
+        expected = header.last_offset + 1
+    if not batches or end != len(records):
+        raise _corrupt("A record batch is not whole")
+    return batches
 
 
 def _no_single_batch(records: memoryview) -> RefusedBatch:
