@@ -66,6 +66,8 @@ class Node:
         clock: SimClock | None = None,
         executor: Executor | None = None,
         seed: int = 1,
+        directory_id: bytes = DIRECTORY_ID,
+        endpoint: Endpoint = CONTROLLER,
     ) -> None:
         self.disk = disk
         self.clock = clock or SimClock()
@@ -73,12 +75,13 @@ class Node:
         self.rng = random.Random(seed)
         self.fatal: list[BaseException] = []
         self.published: list[int] = []
-        self.key = ReplicaKey(1, DIRECTORY_ID)
+        self.key = ReplicaKey(1, directory_id)
+        self.endpoint = endpoint
         self.quorum = Quorum(
             disk,
             f"{LOG_DIR}/{METADATA_DIRECTORY}",
             local=self.key,
-            endpoints=(CONTROLLER,),
+            endpoints=(endpoint,),
             machine=MetadataMachine(),
             settings=settings or QuorumSettings(),
             clock=self.clock,
@@ -98,7 +101,7 @@ class Node:
             self.disk,
             [LOG_DIR],
             metadata_dir=LOG_DIR,
-            voter=Voter(self.key, (CONTROLLER,)),
+            voter=Voter(self.key, (self.endpoint,)),
             now_ms=self.clock.wall_ms(),
         )
 
@@ -112,10 +115,10 @@ class Node:
                 broker_id=1,
                 incarnation_id=new_id(self.rng),
                 listeners=[EndpointImage("PLAINTEXT", "localhost", 9092, 0)],
-                directories=[DIRECTORY_ID],
+                directories=[self.key.directory_id],
                 previous_epoch=previous_epoch,
             ),
-            controller_listeners=[EndpointImage(*CONTROLLER, 0)],
+            controller_listeners=[EndpointImage(*self.endpoint, 0)],
             events=self.events,
         )
         await self.quorum.submit(lambda image: unfence(image, 1, clean=registered.clean))

@@ -4,8 +4,9 @@
 loaded; `shutdown` fences it when it stops. Pure: (image, ...) -> (records, result).
 
 A node alone writes little at a clean stop: one record that fences it. Its partitions keep leader
-and epoch, for nothing was lost and nobody else can lead; Kafka, when it opens such a directory,
-elects nothing and starts at once (left unfenced, it would wait for the old session to expire).
+and epoch, for nothing was lost and nobody else can lead. Apache Kafka, when it opens such a
+directory, registers at once and elects anew itself; left unfenced, the broker would have a session
+that it first waits for to expire.
 After an unclean stop a recovered log may have lost its tail, so each partition gets a new leader
 epoch, by which consumers find out (KIP-320).
 """

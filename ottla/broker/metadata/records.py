@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from ottla.broker.quorum.raft import QuorumError
 from ottla.protocol.codec import decoder, encoder
 from ottla.protocol.errors import KafkaError, ProtocolError
 from ottla.protocol.messages.metadata_records import (
@@ -104,7 +105,7 @@ Decode = Callable[[memoryview, int], tuple[Message, int]]
 _decoders: dict[bytes, Decode] = {}
 
 
-class MetadataError(Exception):
+class MetadataError(QuorumError):
     """The metadata log or a snapshot holds what no metadata log may hold; nothing can go on."""
 
 

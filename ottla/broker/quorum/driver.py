@@ -113,7 +113,8 @@ class Quorum:
         """Whether the log ends inside a transaction that nobody will end (see `activate`)."""
 
     def __repr__(self) -> str:
-        return f"<Quorum {self._raft!r} image={self.image.offset} waiting={len(self._gathered)}>"
+        raft = self.__dict__.get("_raft", "not started")
+        return f"<Quorum {raft} image={self.image.offset} waiting={len(self._gathered)}>"
 
     @property
     def epoch(self) -> int:
@@ -142,12 +143,18 @@ class Quorum:
             events=self._events,
             now_ms=now_ms,
         )
-        loaded = self._store.load()
-        self._machine.check(loaded.image)
-        self.in_transaction = loaded.in_transaction
-        self._raft = Raft(self._local, self._endpoints, self._known(loaded))
-        self._tip = loaded.image
-        first = self._perform(self._raft.start(), now_ms)
+        loading = True
+        try:
+            loaded = self._store.load()
+            self._machine.check(loaded.image)
+            self.in_transaction = loaded.in_transaction
+            self._raft = Raft(self._local, self._endpoints, self._known(loaded))
+            self._tip = loaded.image
+            first = self._perform(self._raft.start(), now_ms)
+            loading = False
+        finally:
+            if loading:
+                self._store.close(clean=False)
         self._snapshot_due_ms = self._clock.monotonic_ms() + self._settings.snapshot_interval_ms
         self._gathered += (_Change(loaded.delta, loaded.image, first.done), first)
         self._begin_soon()
@@ -186,8 +193,7 @@ class Quorum:
             await asyncio.gather(*pending, return_exceptions=True)
             await asyncio.sleep(0)
         self._raft.resign()
-        if not self._failed:
-            self._store.close()
+        self._store.close(clean=not self._failed)
 
     def snapshot_if_due(self) -> None:
         """A periodic job: begins a snapshot when enough was written, or long enough ago."""
@@ -359,5 +365,9 @@ class Quorum:
             self._fail(error, [])
             return
         snapshot_id = snapshotting.result()
-        self._store.snapshot_written(snapshot_id, now_ms=self._clock.wall_ms())
         self._events.info("snapshot_written", name=snapshot_id.name)
+        try:
+            self._store.snapshot_written(snapshot_id, now_ms=self._clock.wall_ms())
+        except OSError as failed:
+            # What could not be removed now is removed after a later snapshot, or at a start.
+            self._events.warning("metadata_log_not_trimmed", error=repr(failed))

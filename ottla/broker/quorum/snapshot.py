@@ -43,6 +43,9 @@ BOOTSTRAP_FILE = "bootstrap.checkpoint"
 RECORDS_PER_BATCH = 2_000
 """Batches of some 100 KB: small beside Kafka's limit of 8 MiB, and few enough to be quick."""
 
+OPENING_SIZE_MAX = 64 * 1024
+"""More than the first batch takes: header, kraft.version and a few voters with their endpoints."""
+
 _NAME = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 
 T = TypeVar("T")
@@ -152,6 +155,22 @@ def read_snapshot(disk: Disk, path: str) -> Snapshot:
     finally:
         file.close()
     return parse_snapshot(data)
+
+
+def snapshot_timestamp(disk: Disk, path: str) -> int:
+    """When the last record in a snapshot was written, from the snapshot's first batch alone."""
+    file = disk.open(path)
+    try:
+        data = memoryview(file.pread(OPENING_SIZE_MAX, 0))
+    finally:
+        file.close()
+    for _, header in iterate_headers(data):
+        if header.is_control and check_crc(data[: header.size]):
+            for record in read_control_batch(data[: header.size]):
+                if isinstance(record.body, SnapshotHeaderRecord):
+                    return record.body.last_contained_log_timestamp
+        break
+    raise SnapshotError("it does not begin with its header")
 
 
 def parse_snapshot(data: memoryview) -> Snapshot:

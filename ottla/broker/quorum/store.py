@@ -22,6 +22,7 @@ from ottla.broker.quorum.snapshot import (
     remove_leftovers,
     remove_snapshot,
     snapshot_batches,
+    snapshot_timestamp,
     write_snapshot,
 )
 from ottla.broker.quorum.voters import VoterSet
@@ -105,15 +106,11 @@ class QuorumStore:
         if self.snapshots:
             offset = self._load_snapshot(replay, self.snapshots[-1])
         for header, view in self._batches_from(offset):
-            if header.is_control:
-                self._add_control(replay, header, view)
-            else:
-                replay.add(
-                    self._machine.decode(view),
-                    last_offset=header.last_offset,
-                    epoch=header.partition_leader_epoch,
-                    timestamp=header.max_timestamp,
-                )
+            try:
+                self._add(replay, header, view)
+            except QuorumError as error:
+                where = f"{self.directory}, batch at offset {header.base_offset}"
+                raise QuorumError(f"{where}: {error}.") from error
         delta, image = replay.finish()
         return Loaded(delta, image, replay.in_transaction, self._voters, self._voters_in_log)
 
@@ -165,8 +162,9 @@ class QuorumStore:
             self._events.info("metadata_log_trimmed", log_start_offset=start, dropped=dropped.name)
         self.log.delete_old_segments(now_ms=now_ms)
 
-    def close(self) -> None:
-        self.log.close(clean=True)
+    def close(self, *, clean: bool) -> None:
+        """Ends all use; `clean` brings the log's files to where a start need not repair them."""
+        self.log.close(clean=clean)
 
     def _may_drop(self, oldest: SnapshotId, now_ms: int) -> bool:
         """Kafka's retention of metadata: by the size of log and snapshots, or by age."""
@@ -174,8 +172,7 @@ class QuorumStore:
         if self.log.size_bytes + sum(sizes) > self._settings.retention_bytes:
             return True
         try:
-            path = f"{self.directory}/{oldest.name}"
-            timestamp = read_snapshot(self._disk, path).last_contained_timestamp
+            timestamp = snapshot_timestamp(self._disk, f"{self.directory}/{oldest.name}")
         except SnapshotError as error:
             self._events.warning("snapshot_unreadable", name=oldest.name, reason=str(error))
             return True
@@ -246,7 +243,13 @@ class QuorumStore:
         )
         return snapshot_id.end_offset
 
-    def _add_control(self, replay: Replay, header: BatchHeader, view: memoryview) -> None:
+    def _add(self, replay: Replay, header: BatchHeader, view: memoryview) -> None:
+        last, epoch = header.last_offset, header.partition_leader_epoch
+        timestamp = header.max_timestamp
+        if not header.is_control:
+            records = self._machine.decode(view)
+            replay.add(records, last_offset=last, epoch=epoch, timestamp=timestamp)
+            return
         kraft_version: int | None = None
         for record in read_control_batch(view):
             if isinstance(record.body, VotersRecord):
@@ -255,10 +258,7 @@ class QuorumStore:
             elif isinstance(record.body, KRaftVersionRecord):
                 kraft_version = record.body.kraft_version
         replay.add_control(
-            kraft_version=kraft_version,
-            last_offset=header.last_offset,
-            epoch=header.partition_leader_epoch,
-            timestamp=header.max_timestamp,
+            kraft_version=kraft_version, last_offset=last, epoch=epoch, timestamp=timestamp
         )
 
     def _batches_from(self, offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
