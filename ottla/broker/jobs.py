@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 
 from ottla.broker.handlers.context import Rooms
@@ -34,13 +35,17 @@ def schedule_jobs(scheduler: Scheduler, rooms: Rooms, server: Server) -> None:
                 now_ms=now_ms, expiration_ms=rooms.config.producer_id_expiration_ms
             )
 
+    async def remove_deleted() -> None:
+        for removal in logs.due_removals():
+            await asyncio.get_running_loop().run_in_executor(None, logs.remove, removal)
+
     def collect_garbage() -> None:
         gc.collect()
 
     delay_ms = config.log_initial_task_delay_ms
     scheduler.every("waiters", WAITER_SWEEP_MS, replicas.expire_waiters)
     scheduler.every("connections", CONNECTION_SWEEP_MS, server.sweep)
-    scheduler.every("deletion", DELETION_SWEEP_MS, logs.remove_deleted)
+    scheduler.every("deletion", DELETION_SWEEP_MS, remove_deleted)
     scheduler.every("metadata-snapshot", SNAPSHOT_CHECK_MS, rooms.quorum.snapshot_if_due)
     scheduler.every("garbage-collection", COLLECTION_MS, collect_garbage)
     scheduler.every("flush", min(config.log_flush_scheduler_interval_ms, 2**31 - 1), flush_due)

@@ -72,7 +72,7 @@ class _LogDir:
 
 
 @dataclass(slots=True, frozen=True)
-class _Removal:
+class Removal:
     """A directory of a deleted partition, due at a monotonic time."""
 
     due_ms: int
@@ -125,7 +125,7 @@ class LogManager:
         self._recovery_threads = recovery_threads
         self._log_dirs = {path: _LogDir(path) for path in self.dirs}
         self._logs: dict[TopicPartition, Log] = {}
-        self._removals: list[_Removal] = []
+        self._removals: list[Removal] = []
         # How a worker thread hands an error to the loop: the shell sets call_soon_threadsafe.
         self._prepared = False
         self.post_error: Callable[[Callable[[], object]], object] = lambda tell: tell()
@@ -299,7 +299,7 @@ class LogManager:
         path = self._move_aside(log, Kind.DELETED)
         if path is not None:
             due_ms = self._clock.monotonic_ms() + log.config.file_delete_delay_ms
-            self._removals.append(_Removal(due_ms, self.dir_of(log), path, log))
+            self._removals.append(Removal(due_ms, self.dir_of(log), path, log))
 
     def set_aside(self, topic: str, partition: int) -> None:
         """Takes a log of no topic that the cluster knows out of service, and keeps its files.
@@ -355,7 +355,10 @@ class LogManager:
         self._checkpoint(checkpoints.HIGH_WATERMARK_FILE)
 
     def apply_retention(self) -> None:
-        """Deletes the segments that the rules of `retention` doom."""
+        """Deletes the segments that the rules of `retention` doom, and files deleted before."""
+        # After a crash segments may be missing in any order. A recovery that begins at or above
+        # all of them does not notice; one that begins below takes the gap for the end of the log.
+        self.checkpoint_recovery_points()
         now_ms = self._clock.wall_ms()
         for log in self.logs:
             try:
@@ -363,24 +366,27 @@ class LogManager:
             except OSError as error:
                 self.faults.failed(self.dir_of(log), Call.WRITE, error)
 
-    def remove_deleted(self) -> None:
-        """Removes the files of deleted partitions whose delay is over."""
+    def due_removals(self) -> list[Removal]:
+        """The deleted partitions whose delay is over, their files closed; for `remove`, once."""
         now_ms = self._clock.monotonic_ms()
         due = [one for one in self._removals if one.due_ms <= now_ms]
         self._removals = [one for one in self._removals if one.due_ms > now_ms]
+        due = [one for one in due if one.log_dir not in self.offline_dirs]
         for removal in due:
-            if removal.log_dir in self.offline_dirs:
-                continue
-            try:
-                if removal.log is not None:
-                    removal.log.close(clean=False)
-                for name in self.disk.list(removal.path):
-                    self.disk.remove(f"{removal.path}/{name}")
-                self.disk.remove(removal.path)
-            except OSError as error:
-                self.faults.failed(removal.log_dir, Call.WRITE, error)
-            else:
-                self._events.info("partition_removed", path=removal.path)
+            if removal.log is not None:
+                removal.log.close(clean=False)
+        return due
+
+    def remove(self, removal: Removal) -> None:
+        """Removes the files. May run in a worker: to unlink a large file takes long."""
+        try:
+            for name in self.disk.list(removal.path):
+                self.disk.remove(f"{removal.path}/{name}")
+            self.disk.remove(removal.path)
+        except OSError as error:
+            self.post_error(partial(self.faults.failed, removal.log_dir, Call.WRITE, error))
+        else:
+            self._events.info("partition_removed", path=removal.path)
 
     def shutdown(self, broker_epoch: int) -> None:
         """Closes and syncs every log, and marks each dir clean in which nothing went wrong."""
@@ -456,7 +462,7 @@ class LogManager:
         self.previous_broker_epoch = max(self.previous_broker_epoch, found.broker_epoch)
         now_ms = self._clock.monotonic_ms()
         for path in found.deleted:
-            self._removals.append(_Removal(now_ms, found.log_dir, path, None))
+            self._removals.append(Removal(now_ms, found.log_dir, path, None))
         for log in opened.logs:
             log_dir.logs[log.topic, log.partition] = log
         self._logs.update(log_dir.logs)

@@ -98,6 +98,7 @@ class Connection(asyncio.BufferedProtocol):
             own,
             self._endpoint.page_cache,
             self._endpoint.metrics,
+            self._endpoint.turn_end,
             self._drained,
             self._sending_failed,
         )
@@ -191,7 +192,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._account()
         assert self._outbox is not None
-        self._outbox.flush()
+        self._outbox.schedule()
 
     def _account(self) -> None:
         """Tells the endpoint what the receive buffer holds, and since when a frame is open."""

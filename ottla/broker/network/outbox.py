@@ -110,6 +110,31 @@ class SentBytes(Protocol):
     sent_bytes: int
 
 
+class TurnEnd:
+    """The outboxes that something was put into in this turn of the loop; one callback sends all.
+
+    Sending while requests are still being read would wake each client at once, and on few cores
+    it then runs before us: measured with 64 connections, three sends at the end of a turn cost
+    what two cost in its middle.
+    """
+
+    __slots__ = ("_loop", "_outboxes")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._outboxes: list[Outbox] = []
+
+    def add(self, outbox: Outbox) -> None:
+        if not self._outboxes:
+            self._loop.call_soon(self._send)
+        self._outboxes.append(outbox)
+
+    def _send(self) -> None:
+        outboxes, self._outboxes = self._outboxes, []
+        for outbox in outboxes:
+            outbox.flush()
+
+
 class Outbox:
     """The unsent end of one connection. All methods run on the loop.
 
@@ -128,6 +153,7 @@ class Outbox:
         "_scheduled",
         "_socket",
         "_stopped",
+        "_turn_end",
         "unsent_bytes",
     )
 
@@ -137,6 +163,7 @@ class Outbox:
         sock: socket.socket,
         cache: PageCache,
         metrics: SentBytes,
+        turn_end: TurnEnd,
         on_drained: Callable[[], None],
         on_failed: Callable[[str], None],
     ) -> None:
@@ -144,6 +171,7 @@ class Outbox:
         self._socket = sock
         self._cache = cache
         self._metrics = metrics
+        self._turn_end = turn_end
         self._on_drained = on_drained
         self._on_failed = on_failed
         self._items: deque[bytearray | memoryview | _Slice] = deque()
@@ -175,7 +203,7 @@ class Outbox:
         """Sends at the end of this turn of the loop, together with what else is ready then."""
         if not self._scheduled:
             self._scheduled = True
-            self._loop.call_soon(self.flush)
+            self._turn_end.add(self)
 
     def flush(self) -> None:
         """Sends until all is gone or the socket is full."""

@@ -19,7 +19,7 @@ from ottla.broker.handlers.api_versions import unsupported_version_response
 from ottla.broker.handlers.context import Rooms
 from ottla.broker.handlers.table import Entry
 from ottla.broker.network.connection import Connection
-from ottla.broker.network.outbox import PageCache
+from ottla.broker.network.outbox import PageCache, TurnEnd
 from ottla.broker.ports import Events
 from ottla.config.types import Listener
 from ottla.protocol.api import ApiKey
@@ -68,6 +68,7 @@ class Endpoint:
         self.rooms = server.rooms
         self.page_cache = server.page_cache
         self.metrics = server.metrics
+        self.turn_end = server.turn_end
         self.max_request_size = server.limits.max_request_size
         self.send_buffer_bytes = server.limits.send_buffer_bytes
         self.receive_buffer_bytes = server.limits.receive_buffer_bytes
@@ -159,6 +160,7 @@ class Server:
         self.events = events
         self.on_fatal = on_fatal
         self.page_cache = PageCache(workers)
+        self.turn_end = TurnEnd(self.loop)
         self.metrics = NetworkMetrics()
         self.held_bytes = 0
         self.stopping = False
