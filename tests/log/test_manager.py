@@ -1,0 +1,427 @@
+"""The log manager on the simulated disk: what it makes, keeps, checkpoints and gives up."""
+
+import errno
+import random
+
+import pytest
+
+from ottla.broker.faults import StorageLost
+from ottla.broker.log import checkpoints
+from ottla.broker.log.directories import LogDirError
+from ottla.broker.log.log import Log
+from ottla.broker.log.manager import LogManager
+from ottla.config.types import LogConfig
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.record import Record
+from ottla.protocol.wire import parse_uuid
+from ottla.testing.clock import SimClock
+from ottla.testing.disk import SimDisk
+from ottla.testing.platter import CrashMode
+from tests.log.events import RecordedEvents
+
+TOPIC_ID = parse_uuid("HkCIt-qdTvufbCVwHt-fjQ")
+OTHER_ID = parse_uuid("MkU3OEVBNTcwNTJENDM2Qg")
+CONFIG = LogConfig(segment_index_bytes=240, segment_bytes=600, file_delete_delay_ms=1000)
+
+
+class Kit:
+    """One disk, on which managers come and go."""
+
+    def __init__(self, *dirs: str) -> None:
+        self.disk = SimDisk()
+        self.clock = SimClock()
+        self.events = RecordedEvents()
+        self.dirs = list(dirs) or ["/data"]
+
+    def manager(self, **changes: object) -> LogManager:
+        arguments: dict[str, object] = {
+            "clock": self.clock,
+            "events": self.events,
+            "rng": random.Random(1),
+            "node_id": 1,
+            "cluster_id": "cluster",
+            "default_config": CONFIG,
+            "recovery_threads": 1,
+        }
+        return LogManager(self.disk, self.dirs, **{**arguments, **changes})  # type: ignore[arg-type]
+
+    def started(self, **changes: object) -> LogManager:
+        manager = self.manager(**changes)
+        manager.load()
+        return manager
+
+    def content(self, path: str) -> bytes | None:
+        return checkpoints.read_whole(self.disk, path)
+
+
+def append(log: Log, value: bytes = b"x" * 40) -> None:
+    batch = build_batch([Record(0, 1_704_067_200_000, None, value)])
+    log.append_as_leader(memoryview(batch), leader_epoch=0, now_ms=1_704_067_200_000)
+
+
+def flush(log: Log) -> None:
+    ticket = log.begin_flush()
+    assert ticket is not None
+    ticket.sync()
+    log.finish_flush(ticket)
+    log.set_high_watermark(log.visible_end)
+
+
+def test_an_empty_dir_is_made_identified_and_locked() -> None:
+    kit = Kit("/var/lib/ottla")
+    manager = kit.started()
+
+    assert kit.disk.list("/var/lib/ottla") == [".lock", "meta.properties"]
+    assert kit.content("/var/lib/ottla/.lock") == b""
+    assert list(manager.directory_ids) == ["/var/lib/ottla"]
+    assert manager.logs == []
+    assert manager.unclean_dirs == ["/var/lib/ottla"]
+
+
+def test_without_a_cluster_id_an_unformatted_dir_is_refused() -> None:
+    with pytest.raises(LogDirError, match="has not been formatted"):
+        Kit().started(cluster_id=None)
+
+
+def test_the_cluster_id_is_taken_from_the_dir() -> None:
+    kit = Kit()
+    kit.started().shutdown(1)
+
+    assert kit.started(cluster_id=None).cluster_id == "cluster"
+
+
+def test_a_second_broker_is_refused_with_the_holder_named() -> None:
+    kit = Kit()
+    first = kit.started()
+    with pytest.raises(LogDirError, match=r"/data is in use by this process.*log\.dirs"):
+        kit.started()
+    first.shutdown(1)
+
+    kit.started()
+
+
+def test_a_dir_of_another_broker_or_cluster_is_refused() -> None:
+    kit = Kit()
+    kit.started().shutdown(1)
+    with pytest.raises(LogDirError, match="another broker's"):
+        kit.started(node_id=2)
+    kit.disk.remove("/data/.lock")
+    with pytest.raises(LogDirError, match="another cluster's"):
+        kit.started(cluster_id="other")
+
+
+def test_a_copied_dir_is_refused() -> None:
+    kit = Kit("/a", "/b")
+    manager = kit.started()
+    meta = checkpoints.read_meta_properties(kit.disk, "/a")
+    assert meta is not None
+    checkpoints.write_meta_properties(kit.disk, "/b", meta, now_ms=0)
+    manager.unlock()
+
+    with pytest.raises(LogDirError, match=r"/a and /b have the same directory\.id"):
+        kit.started()
+
+
+def test_a_created_partition_survives_any_crash() -> None:
+    kit = Kit()
+    manager = kit.started()
+    log = manager.create("t", 0, TOPIC_ID)
+    assert manager.get("t", 0) is log
+    assert manager.get("t", 1) is None
+    assert manager.dir_of(log) == "/data"
+    assert kit.content("/data/t-0/partition.metadata") == (
+        b"version: 0\ntopic_id: HkCIt-qdTvufbCVwHt-fjQ"
+    )
+
+    for mode in CrashMode:
+        other = Kit()
+        other.disk = kit.disk.crash(random.Random(1), mode)
+        found = other.started().get("t", 0)
+        assert found is not None
+        assert found.topic_id == TOPIC_ID
+        assert found.log_end_offset == 0
+
+
+def test_a_clean_stop_is_marked_and_the_mark_taken_at_the_next_start() -> None:
+    kit = Kit()
+    manager = kit.started()
+    append(manager.create("t", 0, TOPIC_ID))
+    manager.shutdown(13)
+    assert kit.content("/data/.kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":13}'
+    assert kit.content("/data/recovery-point-offset-checkpoint") == b"0\n1\nt 0 1\n"
+
+    again = kit.started()
+    assert again.unclean_dirs == []
+    assert again.previous_broker_epoch == 13
+    assert kit.content("/data/.kafka_cleanshutdown") is None
+    log = again.get("t", 0)
+    assert log is not None
+    assert (log.log_end_offset, log.durable_end, log.recovery_point) == (1, 1, 1)
+    again.unlock()
+    assert kit.started().unclean_dirs == ["/data"]
+
+
+def test_checkpoints_name_every_partition_and_are_not_written_twice() -> None:
+    kit = Kit()
+    manager = kit.started()
+    for partition in range(2):
+        manager.create("t", partition, TOPIC_ID)
+    log = manager.logs[1]
+    append(log)
+    flush(log)
+    manager.checkpoint_recovery_points()
+    manager.checkpoint_high_watermarks()
+    manager.checkpoint_log_start_offsets()
+
+    assert kit.content("/data/recovery-point-offset-checkpoint") == b"0\n2\nt 0 0\nt 1 1\n"
+    assert kit.content("/data/replication-offset-checkpoint") == b"0\n2\nt 0 0\nt 1 1\n"
+    calls = kit.disk.calls
+    manager.checkpoint_recovery_points()
+    manager.checkpoint_high_watermarks()
+    manager.checkpoint_log_start_offsets()
+    assert kit.disk.calls == calls
+
+
+def test_log_starts_are_kept_only_above_the_first_segment() -> None:
+    kit = Kit()
+    manager = kit.started()
+    for partition in range(2):
+        log = manager.create("t", partition, TOPIC_ID)
+        for _ in range(3):
+            append(log)
+        flush(log)
+    log.delete_records(2)
+    manager.checkpoint_log_start_offsets()
+    assert kit.content("/data/log-start-offset-checkpoint") == b"0\n1\nt 1 2\n"
+    manager.shutdown(1)
+
+    assert [log.log_start_offset for log in kit.started().logs] == [0, 2]
+
+
+def test_a_deleted_partition_goes_after_its_delay() -> None:
+    kit = Kit()
+    manager = kit.started()
+    log = manager.create("t", 0, TOPIC_ID)
+    append(log)
+    flush(log)
+    manager.delete("t", 0)
+    assert manager.get("t", 0) is None
+    (aside,) = [name for name in kit.disk.list("/data") if name.endswith("-delete")]
+    assert aside.startswith("t-0.")
+    kit.clock.advance(999)
+    for removal in manager.due_removals():
+        manager.remove(removal)
+    assert kit.disk.exists(f"/data/{aside}")
+    kit.clock.advance(1)
+    for removal in manager.due_removals():
+        manager.remove(removal)
+
+    assert not kit.disk.exists(f"/data/{aside}")
+    assert "partition_removed" in kit.events.names
+
+
+def test_what_was_deleted_before_a_stop_goes_after_the_next_start() -> None:
+    kit = Kit()
+    manager = kit.started()
+    manager.create("t", 0, TOPIC_ID)
+    manager.delete("t", 0)
+    manager.shutdown(1)
+
+    again = kit.started()
+    for removal in again.due_removals():
+        again.remove(removal)
+    assert again.logs == []
+    assert not [name for name in kit.disk.list("/data") if name.startswith("t-")]
+
+
+def test_a_partition_created_again_inherits_no_offsets() -> None:
+    """Goal: the recovery point of a deleted topic must not vouch for its namesake's records."""
+    kit = Kit()
+    manager = kit.started()
+    log = manager.create("t", 0, TOPIC_ID)
+    for _ in range(5):
+        append(log)
+    flush(log)
+    manager.checkpoint_recovery_points()
+    manager.checkpoint_high_watermarks()
+    manager.delete("t", 0)
+    again = manager.create("t", 0, OTHER_ID)
+
+    assert again.log_end_offset == 0
+    for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+        assert kit.content(f"/data/{name}") == b"0\n0\n"
+
+
+def test_a_stray_partition_is_kept_aside() -> None:
+    kit = Kit()
+    manager = kit.started()
+    append(manager.create("t", 0, TOPIC_ID))
+    manager.set_aside("t", 0)
+    (aside,) = [name for name in kit.disk.list("/data") if name.endswith("-stray")]
+    manager.shutdown(1)
+
+    assert kit.started().logs == []
+    assert kit.disk.exists(f"/data/{aside}")
+
+
+def test_new_partitions_go_to_the_emptiest_dir() -> None:
+    kit = Kit("/a", "/b")
+    manager = kit.started()
+    for partition in range(5):
+        manager.create("t", partition, TOPIC_ID)
+
+    assert [manager.dir_of(log) for log in manager.logs] == ["/a", "/b", "/a", "/b", "/a"]
+    manager.shutdown(1)
+    again = kit.started()
+    assert sorted(log.directory for log in again.logs) == [
+        "/a/t-0",
+        "/a/t-2",
+        "/a/t-4",
+        "/b/t-1",
+        "/b/t-3",
+    ]
+
+
+def test_a_partition_in_two_dirs_stops_the_start() -> None:
+    kit = Kit("/a", "/b")
+    manager = kit.started()
+    manager.create("t", 0, TOPIC_ID)
+    manager.shutdown(1)
+    kit.disk.make_dir("/b/t-0")
+
+    with pytest.raises(LogDirError, match=r"t-0 is in two log dirs, /a and /b"):
+        kit.started()
+
+
+def test_a_failed_sync_takes_its_dir_offline_and_the_rest_goes_on() -> None:
+    kit = Kit("/meta", "/b")
+    manager = kit.started()
+    logs = [manager.create("t", partition, TOPIC_ID) for partition in range(4)]
+    append(logs[1])
+    kit.disk.inject("sync", errno.EIO, path="/b/t-1")
+    append(logs[0])
+    kit.clock.advance(1)
+    manager = manager
+    manager.shutdown(7)
+
+    assert list(manager.offline_dirs) == ["/b"]
+    assert kit.content("/meta/.kafka_cleanshutdown") is not None
+    assert kit.content("/b/.kafka_cleanshutdown") is None
+
+
+def test_an_offline_dir_is_neither_served_nor_refilled() -> None:
+    kit = Kit("/meta", "/b")
+    manager = kit.started()
+    for partition in range(4):
+        manager.create("t", partition, TOPIC_ID)
+    kit.disk.inject("sync", errno.EIO, path="/b/recovery-point")
+    manager.checkpoint_recovery_points()
+
+    assert list(manager.offline_dirs) == ["/b"]
+    assert [log.partition for log in manager.logs] == [0, 2]
+    assert sorted(manager.offline_partitions) == [("t", 1), ("t", 3)]
+    with pytest.raises(KafkaError) as caught:
+        manager.create("t", 1, TOPIC_ID)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert manager.dir_of(manager.create("u", 0, TOPIC_ID)) == "/meta"
+    manager.delete("t", 3)
+    assert ("t", 3) not in manager.offline_partitions
+
+
+def test_errors_of_worker_threads_come_back_by_post_error() -> None:
+    kit = Kit("/meta", "/b")
+    manager = kit.started()
+    manager.create("t", 0, TOPIC_ID)
+    manager.create("t", 1, TOPIC_ID)
+    posted: list[object] = []
+    manager.post_error = posted.append
+    kit.disk.inject("rename", errno.EIO, path="/b/")
+    manager.checkpoint_recovery_points()
+
+    assert not manager.offline_dirs
+    (tell,) = posted
+    assert callable(tell)
+    tell()
+    assert list(manager.offline_dirs) == ["/b"]
+
+
+def test_losing_the_metadata_dir_ends_the_start() -> None:
+    kit = Kit("/meta", "/b")
+    kit.started().shutdown(1)
+    kit.disk.inject("list", errno.EIO, path="/meta")
+
+    with pytest.raises(StorageLost, match="/meta holds the metadata log"):
+        kit.started()
+
+
+def test_a_dir_that_cannot_be_made_ends_the_start() -> None:
+    kit = Kit()
+    kit.disk.inject("make_dir", errno.EACCES)
+
+    with pytest.raises(StorageLost, match=r"/data .*Permission denied"):
+        kit.started()
+
+
+def test_one_unreadable_partition_does_not_stop_the_others() -> None:
+    kit = Kit()
+    manager = kit.started()
+    for partition in range(3):
+        append(manager.create("t", partition, TOPIC_ID))
+    manager.unlock()
+    kit.disk.inject("pread", errno.EIO, path="/data/t-1/", times=100)
+
+    again = kit.started()
+    assert [log.partition for log in again.logs] == [0, 2]
+    assert list(again.offline_partitions) == [("t", 1)]
+    again.shutdown(1)
+    assert kit.content("/data/.kafka_cleanshutdown") is None
+
+
+def test_a_full_disk_refuses_a_creation_and_nothing_more() -> None:
+    kit = Kit()
+    manager = kit.started()
+    kit.disk.free = 0
+    with pytest.raises(OSError, match="No space left"):
+        manager.create("t", 0, TOPIC_ID)
+    assert not manager.offline_dirs
+    kit.disk.free = 1 << 30
+
+    append(manager.create("t", 0, TOPIC_ID))
+
+
+def test_a_lost_partition_metadata_is_given_again() -> None:
+    kit = Kit()
+    manager = kit.started()
+    manager.create("t", 0, TOPIC_ID)
+    manager.unlock()
+    kit.disk.remove("/data/t-0/partition.metadata")
+    again = kit.started()
+    log = again.get("t", 0)
+    assert log is not None
+    assert log.topic_id == bytes(16)
+    again.assign_topic_id(log, TOPIC_ID)
+    again.unlock()
+
+    found = kit.started().get("t", 0)
+    assert found is not None
+    assert found.topic_id == TOPIC_ID
+
+
+def test_logs_are_flushed_when_unsynced_for_flush_ms() -> None:
+    kit = Kit()
+    manager = kit.started()
+    config = LogConfig(segment_index_bytes=240, flush_messages=100, flush_ms=50)
+    log = manager.create("t", 0, TOPIC_ID, config)
+    append(log)
+    manager.flush_dirty_logs()
+    kit.clock.advance(49)
+    manager.flush_dirty_logs()
+    assert (log.visible_end, log.durable_end) == (1, 0)
+    kit.clock.advance(1)
+    manager.flush_dirty_logs()
+
+    assert log.durable_end == 1
+    append(log)
+    manager.flush_dirty_logs()
+    assert log.durable_end == 1
