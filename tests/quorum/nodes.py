@@ -38,7 +38,7 @@ class InlineExecutor(Executor):
         future: Future[T] = Future()
         try:
             future.set_result(work(*args, **kwargs))
-        except Exception as error:
+        except OSError as error:
             future.set_exception(error)
         return future
 

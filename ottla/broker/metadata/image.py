@@ -82,10 +82,6 @@ class TopicsImage(NamedTuple):
     by_name: dict[str, TopicImage]
     by_id: dict[bytes, TopicImage]
 
-    def partition(self, topic: str, partition: int) -> PartitionImage | None:
-        found = self.by_name.get(topic)
-        return None if found is None else found.partitions.get(partition)
-
 
 class EndpointImage(NamedTuple):
     name: str
