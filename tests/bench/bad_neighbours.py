@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import ExitStack
+from multiprocessing import get_context
 from pathlib import Path
 
 from tests.bench import load, volume
@@ -54,9 +55,10 @@ def _paced(port: int, name: str, *, more: list[bool], least: int) -> list[float]
     return sorted(latencies)
 
 
-def _read_all(port: int, name: str, end: int) -> None:
-    """Fetches a partition up to an offset and looks at nothing but batch headers."""
+def _read_all(port: int, name: str, end: int) -> float:
+    """Fetches a partition up to an offset and looks at batch headers alone; returns the seconds."""
     connection = Connection(port)
+    started = time.perf_counter()
     offset = 0
     while offset < end:
         connection.send_fetch(name, 0, offset, max_bytes=FETCH_BYTES)
@@ -64,20 +66,18 @@ def _read_all(port: int, name: str, end: int) -> None:
         assert following > offset, f"no batch at offset {offset}"
         offset = following
     connection.close()
+    return time.perf_counter() - started
 
 
-def _read_beside(server: Server, name: str, quiet: str, count: int) -> tuple[list[float], float]:
+def _read_beside(
+    reader: Executor, server: Server, name: str, quiet: str, count: int
+) -> tuple[list[float], float]:
     """Seconds of paced requests while the other topic is read once, and those of the reading."""
+    reading = reader.submit(_read_all, server.port, name, count)
     more = [True]
-    with ThreadPoolExecutor(1) as pool:
-        paced = pool.submit(_paced, server.port, quiet, more=more, least=100)
-        started = time.perf_counter()
-        try:
-            _read_all(server.port, name, count)
-        finally:
-            seconds = time.perf_counter() - started
-            more.clear()
-        return paced.result(), seconds
+    reading.add_done_callback(lambda _done: more.clear())
+    latencies = _paced(server.port, quiet, more=more, least=100)
+    return latencies, reading.result()
 
 
 def _cold(server: Server, scale: float) -> Figures:
@@ -86,10 +86,13 @@ def _cold(server: Server, scale: float) -> Figures:
         name = stack.enter_context(load.topic(server))
         small = stack.enter_context(load.topic(server))
         load.produce(server, name, count=count, size=1024, settings=volume.LARGE)
+        # The reader is a process of its own: it must not disturb the clock of the paced one.
+        reader = stack.enter_context(ProcessPoolExecutor(1, get_context("spawn")))
+        reader.submit(_read_all, server.port, small, 0).result()
         quiet = _paced(server.port, small, more=[], least=QUIET_REQUESTS)
         size = _evict(server.data / f"{name}-0")
-        cold, seconds = _read_beside(server, name, small, count)
-        warm, warm_seconds = _read_beside(server, name, small, count)
+        cold, seconds = _read_beside(reader, server, name, small, count)
+        warm, warm_seconds = _read_beside(reader, server, name, small, count)
     p99 = {
         key: load.percentile(values, 0.99)
         for key, values in {"quiet": quiet, "cold": cold, "warm": warm}.items()

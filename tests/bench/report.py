@@ -53,7 +53,7 @@ def table(work: Work, results: Results) -> Table:
     """The rows of one work; notes the aims that were missed."""
     shown = Table(title=f"{work.name}: {work.title}", title_justify="left", width=108)
     shown.add_column("figure", width=22)
-    for heading, width in (("Kafka", 24), ("Ottla", 24), ("ratio", 8), ("aim", 9), ("", 6)):
+    for heading, width in (("Kafka", 23), ("Ottla", 23), ("ratio", 8), ("aim", 9), ("", 7)):
         shown.add_column(heading, width=width, justify="right", no_wrap=True)
     for figure, aim in work.figures.items():
         theirs = results.of(work.name, figure, ApacheKafka.name)
