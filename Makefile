@@ -32,7 +32,8 @@ check: $(READY) ## format, lint, types, import contracts and the rules of the ho
 conformance: $(READY) ## unmodified clients of five languages, and Apache Kafka's own tools
 	$(BIN)/python -m tests.conformance $(ARGS)
 
-crash: $(READY) ## kill -9 while producers write, 50 times
+crash: $(READY) ## kill -9 while producers write, 50 times; a crash at every call on a simulated disk
+	$(BIN)/python -m tests.log.crash_sweep --nested
 	$(BIN)/python -m tests.crash $(ARGS)
 
 text: $(READY) ## 100 MB of this machine's text in and out with kcat, over a kill -9

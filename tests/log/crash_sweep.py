@@ -156,6 +156,7 @@ class Sweep:
     disk: SimDisk
     seeds: int = 1
     nested: bool = False
+    only_in: Callable[[World], None] | None = None
     only_at: int | None = None
     only_mode: CrashMode | None = None
     only_seed: int | None = None
@@ -177,9 +178,9 @@ class Sweep:
         def before_call(count: int, call: str, path: str) -> None:
             self._crash_all_ways(count - first, f"{operation}: {call} {path}")
 
-        self.disk.before_call = before_call
         for step in WORKLOAD:
             operation = step.__name__
+            self.disk.before_call = before_call if self.only_in in (None, step) else None
             step(self.world)
         self.disk.before_call = None
         self.calls = self.disk.calls - first
@@ -242,7 +243,8 @@ class Sweep:
         if manager.unclean_dirs:
             same = left.crash(rng, CrashMode.ALL_KEPT)
             examine(same, promises)
-            require(_partitions(same) == recovered, _difference(recovered, _partitions(same)))
+            changed = _difference(recovered, _partitions(same))
+            require(not changed, "a second recovery changes", *changed)
         retry_everything(second, promises)
 
     def _crash_recovery(self, left: SimDisk, rng: random.Random) -> None:
@@ -279,9 +281,8 @@ def _partitions(disk: SimDisk) -> Tree:
     }
 
 
-def _difference(before: Tree, after: Tree) -> str:
-    paths = [path for path in sorted({*before, *after}) if before.get(path) != after.get(path)]
-    return f"a second recovery changes {', '.join(paths)}"
+def _difference(before: Tree, after: Tree) -> list[str]:
+    return [path for path in sorted({*before, *after}) if before.get(path) != after.get(path)]
 
 
 def main(arguments: list[str]) -> int:

@@ -197,7 +197,7 @@ def batches_of(log: Log) -> Iterator[tuple[BatchHeader, bytes]]:
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         found = log.read(offset, max_bytes=1 << 20, upper=UPPER_LOG_END, at_least_one=True)
-        require(found is not None, f"nothing to read at {offset} of {log!r}")
+        require(found is not None, "nothing to read at", offset, "of", log)
         assert found is not None
         data = found.read()
         before = offset
@@ -206,7 +206,7 @@ def batches_of(log: Log) -> Iterator[tuple[BatchHeader, bytes]]:
             if len(batch) == header.size:
                 yield header, batch
                 offset = header.last_offset + 1
-        require(offset > before, f"a read at {before} of {log!r} holds no whole batch")
+        require(offset > before, "no whole batch in a read at", before, "of", log)
 
 
 def examine(disk: SimDisk, promises: dict[Key, Promised]) -> LogManager:
@@ -248,31 +248,32 @@ def retry_everything(manager: LogManager, promises: dict[Key, Promised]) -> None
             doubled = (sent.producer_id, sent.sequence) in present
             require(
                 result.duplicate == doubled and (not doubled or log.log_end_offset == end),
-                f"{sent.producer_id}/{sent.sequence} of {key} is appended again at {end}",
+                *(sent.producer_id, sent.sequence, "of", key, "is appended again at", end),
             )
             if sent.acknowledged:
                 require(
                     result.base_offset == sent.base_offset,
-                    f"{sent.producer_id}/{sent.sequence} of {key}: a retry is answered"
-                    f" {result.base_offset}, not {sent.base_offset}",
+                    *("a retry of", sent.producer_id, sent.sequence, "to", key, "is answered"),
+                    *(result.base_offset, "and was", sent.base_offset),
                 )
 
 
-def require(holds: bool, otherwise: str) -> None:
+def require(holds: bool, *otherwise: object) -> None:
+    """Violation, in the words of `otherwise`, unless it holds."""
     if not holds:
-        raise Violation(otherwise)
+        raise Violation(" ".join(str(word) for word in otherwise))
 
 
 def _examine_log(log: Log, promised: Promised) -> None:
     require(
         log.log_start_offset <= max(promised.start, 0),
-        f"{log!r} starts at {log.log_start_offset}, given up was all below {promised.start}",
+        *(log, "starts late: given up was what is below", promised.start),
     )
     marks = [log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset]
-    require(marks == sorted(marks), f"start, stable, high watermark, end are {marks} in {log!r}")
+    require(marks == sorted(marks), "start, stable, high watermark, end of", log, "are", marks)
     require(
         log.durable_end == log.log_end_offset,
-        f"the tail of {log!r} was not synced after recovery",
+        *("the tail was not synced after recovery:", log),
     )
     stored: dict[int, bytes] = {}
     expected = None
@@ -280,7 +281,7 @@ def _examine_log(log: Log, promised: Promised) -> None:
         # Segments that are being deleted may vanish in any order, but nothing above them.
         require(
             expected in (None, header.base_offset) or header.base_offset <= promised.start,
-            f"{log!r}: after offset {(expected or 0) - 1} comes {header.base_offset}",
+            *(log, "has", header.base_offset, "where", expected, "should follow"),
         )
         expected = header.last_offset + 1
         stored[header.base_offset] = batch
@@ -288,13 +289,13 @@ def _examine_log(log: Log, promised: Promised) -> None:
     for base_offset, batch in stored.items():
         require(
             batch[STAMPED:] in sent_bodies,
-            f"{log!r} holds a batch at {base_offset} that nobody sent",
+            *(log, "holds a batch that nobody sent, at", base_offset),
         )
     for sent in promised.sent:
         if sent.acknowledged and sent.last_offset >= max(promised.start, log.log_start_offset):
             require(
                 stored.get(sent.base_offset) == sent.stored,
-                f"{log!r}: the batch acknowledged at {sent.base_offset} is missing or changed",
+                *(log, "lost or changed the batch acknowledged at", sent.base_offset),
             )
 
 

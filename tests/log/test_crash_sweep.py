@@ -11,7 +11,7 @@ from ottla.broker.log import checkpoints
 from ottla.broker.ports import Rng
 from ottla.testing.disk import SimDisk, SimFile
 from ottla.testing.platter import CrashMode
-from tests.log.crash_sweep import WORKLOAD, Sweep
+from tests.log.crash_sweep import WORKLOAD, Sweep, retain
 from tests.log.crash_world import LOG_DIR, Key, Violation, World
 
 
@@ -113,7 +113,12 @@ class _StaleRecoveryPoint(World):
             log.delete_old_segments(self.clock.wall_ms())
 
 
-@pytest.mark.parametrize("world", [_EarlyRecoveryPoint, _EarlyAnswer, _StaleRecoveryPoint])
+@pytest.mark.parametrize("world", [_EarlyRecoveryPoint, _EarlyAnswer])
 def test_without_the_right_order_the_sweep_fails(world: type[World]) -> None:
     with pytest.raises(Violation, match="replay: python -m"):
         Sweep(SimDisk(), seeds=2, world_type=world).run()
+
+
+def test_without_the_recovery_point_before_deletion_the_sweep_fails() -> None:
+    with pytest.raises(Violation, match="lost or changed the batch acknowledged"):
+        Sweep(SimDisk(), seeds=4, world_type=_StaleRecoveryPoint, only_in=retain).run()

@@ -91,6 +91,31 @@ def test_the_cluster_id_is_taken_from_the_dir() -> None:
     assert kit.started(cluster_id=None).cluster_id == "cluster"
 
 
+def test_new_dirs_begin_with_the_new_cluster_id_or_join_the_one_that_others_name() -> None:
+    kit = Kit("/a")
+    manager = kit.manager(cluster_id=None, new_cluster_id="fresh")
+    manager.prepare()
+    assert manager.cluster_id == "fresh"
+    manager.unlock()
+    kit.dirs = ["/b", "/a"]
+    again = kit.manager(cluster_id=None, new_cluster_id="other")
+    again.load()
+
+    assert again.cluster_id == "fresh"
+    assert sorted(again.directory_ids) == ["/a", "/b"]
+
+
+def test_what_is_abandoned_is_recovered() -> None:
+    kit = Kit()
+    manager = kit.started()
+    append(manager.create("t", 0, TOPIC_ID))
+    manager.abandon()
+
+    again = kit.started()
+    assert again.unclean_dirs == ["/data"]
+    assert [log.log_end_offset for log in again.logs] == [1]
+
+
 def test_a_second_broker_is_refused_with_the_holder_named() -> None:
     kit = Kit()
     first = kit.started()
