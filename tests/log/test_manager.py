@@ -98,7 +98,7 @@ def test_new_dirs_begin_with_the_new_cluster_id_or_join_the_one_that_others_name
     assert manager.cluster_id == "fresh"
     manager.unlock()
     kit.dirs = ["/b", "/a"]
-    again = kit.manager(cluster_id=None, new_cluster_id="other")
+    again = kit.manager(cluster_id=None, new_cluster_id="other", rng=random.Random(2))
     again.load()
 
     assert again.cluster_id == "fresh"
