@@ -433,20 +433,21 @@ def test_a_lost_partition_metadata_is_given_again() -> None:
     assert found.topic_id == TOPIC_ID
 
 
-def test_logs_are_flushed_when_unsynced_for_flush_ms() -> None:
+def test_a_log_is_due_for_a_flush_when_unsynced_for_flush_ms() -> None:
     kit = Kit()
     manager = kit.started()
     config = LogConfig(segment_index_bytes=240, flush_messages=100, flush_ms=50)
     log = manager.create("t", 0, TOPIC_ID, config)
+    assert manager.due_for_flush() == []
     append(log)
-    manager.flush_dirty_logs()
+    assert manager.due_for_flush() == []
     kit.clock.advance(49)
-    manager.flush_dirty_logs()
-    assert (log.visible_end, log.durable_end) == (1, 0)
+    assert manager.due_for_flush() == []
     kit.clock.advance(1)
-    manager.flush_dirty_logs()
+    assert manager.due_for_flush() == [log]
 
-    assert log.durable_end == 1
+    flush(log)
     append(log)
-    manager.flush_dirty_logs()
-    assert log.durable_end == 1
+    assert manager.due_for_flush() == []
+    kit.clock.advance(50)
+    assert manager.due_for_flush() == [log]

@@ -322,11 +322,6 @@ class LogManager:
             return
         log.topic_id = topic_id
 
-    def flush_dirty_logs(self) -> None:
-        """Syncs, here and now, every log that has been unsynced for flush.ms."""
-        for log in self.due_for_flush():
-            self._flush(log)
-
     def due_for_flush(self) -> list[Log]:
         """The logs unsynced for flush.ms, as far as the times of these calls can tell."""
         now_ms = self._clock.monotonic_ms()
@@ -494,17 +489,6 @@ class LogManager:
         del self._log_dirs[log_dir].logs[log.topic, log.partition]
         self._unsynced.pop(log, None)
         return path
-
-    def _flush(self, log: Log) -> None:
-        ticket = log.begin_flush()
-        if ticket is None:
-            return
-        try:
-            ticket.sync()
-        except OSError as error:
-            self.faults.failed(self.dir_of(log), Call.SYNC, error)
-        else:
-            log.finish_flush(ticket)
 
     def _checkpoint(self, name: str) -> None:
         for log_dir in self._online():
