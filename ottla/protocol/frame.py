@@ -8,9 +8,10 @@ tags, of which none are sent.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import TypeAlias
 
-from ottla.protocol.api import FIRST_FLEXIBLE, Api, ApiKey, is_flexible
+from ottla.protocol.api import FIRST_FLEXIBLE, Api, ApiKey, is_flexible, response_header_version
 from ottla.protocol.codec import encoder
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.schema import VERSION_MAX, Message
@@ -20,6 +21,7 @@ LENGTH = struct.Struct(">i")
 LENGTH_SIZE = 4
 
 Payloads: TypeAlias = list[tuple[int, Payload]]
+ResponseEncoder: TypeAlias = Callable[[int, Message], tuple[bytearray, Payloads]]
 
 _LAST_KEY = int(max(ApiKey))
 _API_VERSIONS = int(ApiKey.API_VERSIONS)
@@ -64,30 +66,33 @@ def parse_request_header(
     return key, version, correlation_id, client_id, p
 
 
-def encode_response(
-    api: Api, version: int, correlation_id: int, message: Message
-) -> tuple[bytearray, Payloads]:
-    """A whole frame, and the payloads whose bytes belong at the positions named with them.
+def response_encoder(api: Api, version: int) -> ResponseEncoder:
+    """A function (correlation id, message) -> (frame, payloads), to be kept by its caller.
 
-    The frame's length counts the payloads.
+    The frame's length counts the payloads, whose bytes belong at the positions named with them.
     """
-    if version >= api.first_flexible and api.key != _API_VERSIONS:
-        out = bytearray(_pack_response_header_1(0, correlation_id))
-    else:
-        out = bytearray(_pack_response_header_0(0, correlation_id))
-    payloads: Payloads = []
-    encoder(type(message), version)(message, out, payloads)
-    size = len(out) - LENGTH_SIZE
-    for _, payload in payloads:
-        size += payload.size
-    LENGTH.pack_into(out, 0, size)
-    return out, payloads
+    encode = encoder(api.response, version)
+    flexible = response_header_version(api.key, version)
+    pack_header = _pack_response_header_1 if flexible else _pack_response_header_0
+    pack_length = LENGTH.pack_into
+
+    def encode_response(correlation_id: int, message: Message) -> tuple[bytearray, Payloads]:
+        out = bytearray(pack_header(0, correlation_id))
+        payloads: Payloads = []
+        encode(message, out, payloads)
+        size = len(out) - LENGTH_SIZE
+        for _, payload in payloads:
+            size += payload.size
+        pack_length(out, 0, size)
+        return out, payloads
+
+    return encode_response
 
 
 def encode_request(
     message: Message, version: int, *, correlation_id: int, client_id: str | None
 ) -> tuple[bytearray, Payloads]:
-    """A whole frame of a request, as `encode_response` gives one of a response."""
+    """A whole frame of a request, as `response_encoder` makes one of a response."""
     key = message.__schema__.key
     assert key is not None, "a request has an API key"
     name = b"" if client_id is None else client_id.encode()

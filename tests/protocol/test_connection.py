@@ -16,7 +16,7 @@ from ottla.protocol.connection import (
     ServerConnection,
 )
 from ottla.protocol.errors import ProtocolError
-from ottla.protocol.frame import encode_response
+from ottla.protocol.frame import response_encoder
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
@@ -187,7 +187,7 @@ def test_frames_left_in_the_buffer_do_not_stop_reading() -> None:
 
 
 def answer(key: ApiKey, version: int, correlation_id: int, message: object) -> bytes:
-    frame, _ = encode_response(SERVED[key], version, correlation_id, message)  # type: ignore[arg-type]
+    frame, _ = response_encoder(SERVED[key], version)(correlation_id, message)  # type: ignore[arg-type]
     return bytes(frame)
 
 

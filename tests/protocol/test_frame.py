@@ -15,7 +15,7 @@ from ottla.protocol.api import (
 )
 from ottla.protocol.codec import decoder, message_classes
 from ottla.protocol.errors import ProtocolError
-from ottla.protocol.frame import encode_request, encode_response, parse_request_header
+from ottla.protocol.frame import encode_request, parse_request_header, response_encoder
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.fetch import FetchResponse
 from ottla.protocol.messages.metadata import MetadataRequest
@@ -112,14 +112,13 @@ def test_headers_equal_kafkas() -> None:
         )
     for version, api_version in ((0, 2), (1, 9)):
         golden = bytes.fromhex(lines[f"ResponseHeader {version}"])
-        response, _ = encode_response(
-            SERVED[ApiKey.METADATA], api_version, 100_001, SERVED[ApiKey.METADATA].response()
-        )
+        api = SERVED[ApiKey.METADATA]
+        response, _ = response_encoder(api, api_version)(100_001, api.response())
         assert bytes(response[4:]).startswith(golden)
 
 
 def test_the_api_versions_response_has_a_version_0_header() -> None:
-    frame, payloads = encode_response(API_VERSIONS, 3, 5, ApiVersionsResponse(error_code=35))
+    frame, payloads = response_encoder(API_VERSIONS, 3)(5, ApiVersionsResponse(error_code=35))
 
     assert bytes(frame) == b"\x00\x00\x00\x0c" + b"\x00\x00\x00\x05" + b"\x00\x23\x01" + bytes(5)
     assert payloads == []
@@ -130,7 +129,7 @@ def test_the_length_counts_payloads() -> None:
     message = FetchResponse(
         responses=[FetchResponse.FetchableTopicResponse("t", partitions=[partition])]
     )
-    frame, payloads = encode_response(SERVED[ApiKey.FETCH], 12, 1, message)
+    frame, payloads = response_encoder(SERVED[ApiKey.FETCH], 12)(1, message)
 
     assert len(payloads) == 1
     assert struct.unpack_from(">i", frame)[0] == len(frame) - 4 + 1000

@@ -12,6 +12,7 @@ from typing import Any
 from ottla.protocol.api import Api
 from ottla.protocol.codec import decoder
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.frame import ResponseEncoder, response_encoder
 
 Handler = Callable[[Any, Any, int], Any]
 
@@ -31,6 +32,19 @@ class Decoders(dict[int, Any]):
         return compiled
 
 
+class Encoders(dict[int, ResponseEncoder]):
+    """Version -> compiled encoder of one response with its frame, compiled on first use."""
+
+    def __init__(self, api: Api) -> None:
+        super().__init__()
+        self._api = api
+
+    def __missing__(self, version: int) -> ResponseEncoder:
+        compiled = response_encoder(self._api, version)
+        self[version] = compiled
+        return compiled
+
+
 class Entry:
     """One served API, and what its requests cost."""
 
@@ -38,6 +52,7 @@ class Entry:
         "api",
         "buckets",
         "decoders",
+        "encoders",
         "handle",
         "max_version",
         "min_version",
@@ -51,6 +66,7 @@ class Entry:
         self.min_version = api.min_version
         self.max_version = api.max_version
         self.decoders = Decoders(api)
+        self.encoders = Encoders(api)
         self.requests = 0
         self.seconds = 0.0
         self.buckets = [0] * (len(LATENCY_BUCKETS_S) + 1)

@@ -20,7 +20,7 @@ from ottla.broker.handlers.context import Session
 from ottla.broker.network.outbox import Outbox
 from ottla.protocol.connection import ServerConnection
 from ottla.protocol.errors import ProtocolError
-from ottla.protocol.frame import encode_response, parse_request_header
+from ottla.protocol.frame import parse_request_header
 
 if TYPE_CHECKING:
     from ottla.broker.log.segment import FileSlice
@@ -277,7 +277,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _send(self, entry: Any, version: int, correlation_id: int, response: Any) -> None:
         assert self._outbox is not None
-        data, slices = encode_response(entry.api, version, correlation_id, response)
+        data, slices = entry.encoders[version](correlation_id, response)
         # The only payloads that our handlers put into an answer are slices of log files.
         self._outbox.put(data, cast("list[tuple[int, FileSlice]]", slices))
 
