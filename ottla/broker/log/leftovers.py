@@ -5,7 +5,8 @@
 | N.log | a segment |
 | N.index, N.timeindex, N.txnindex with N.log | its indexes; without: removed |
 | N.snapshot | producers at an offset |
-| any.deleted, any.cleaned, any.tmp | removed: work that was not finished, or nearly was |
+| any.cleaned, any.tmp | removed: work that was not finished |
+| any.deleted | removed after recovery, to which N.log.deleted explains missing offsets |
 | N.log.swap and its indexes, where some .cleaned begins at or below N | removed: a split that was |
 | | not finished; the segments it was to replace are all there |
 | other N.log.swap and its indexes | takes its name, after the segments in its range are removed |
@@ -36,7 +37,7 @@ SWAP_SUFFIX = ".swap"
 TEMPORARY_SUFFIX = ".tmp"
 
 _OFFSET_DIGITS = 20
-_REMOVED_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)
+_REMOVED_SUFFIXES = (CLEANED_SUFFIX, TEMPORARY_SUFFIX)
 _INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 
@@ -47,6 +48,9 @@ class Contents:
     segments: list[int] = field(default_factory=list)
     snapshots: list[int] = field(default_factory=list)
     transaction_indexes: set[int] = field(default_factory=set)
+    # Names of files that wait to be removed, and the offsets of the segments among them.
+    deleted_names: list[str] = field(default_factory=list)
+    deleted_segments: list[int] = field(default_factory=list)
     changed: bool = False
 
 
@@ -73,6 +77,13 @@ def tidy(directory: PartitionDir, config: LogConfig, now_ms: int) -> Contents:
     found = Contents()
     logs = {name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)}
     for name in names:
+        if name.endswith(DELETED_SUFFIX):
+            found.deleted_names.append(name)
+            name = name.removesuffix(DELETED_SUFFIX)
+            offset = _offset_of(name)
+            if offset is not None and name.endswith(LOG_SUFFIX):
+                found.deleted_segments.append(offset)
+            continue
         offset = _offset_of(name)
         if offset is None:
             continue

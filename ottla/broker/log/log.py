@@ -34,6 +34,7 @@ from ottla.broker.log.opening import (
     apply_batch,
     open_files,
     reload_producers,
+    remove_snapshots,
 )
 from ottla.broker.log.producer_state import KnownBatch
 from ottla.broker.log.retention import Doomed, doomed_segments
@@ -42,6 +43,7 @@ from ottla.broker.log.segment import (
     PartitionDir,
     Segment,
 )
+from ottla.broker.log.segments import write_snapshot
 from ottla.broker.log.validation import (
     BatchFields,
     RefusedBatch,
@@ -55,14 +57,12 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import (
     CONTROL,
     TIMESTAMP_TYPE,
-    TRANSACTIONAL,
     BatchHeader,
     read_header,
     set_create_time,
     set_log_append_time,
     stamp,
 )
-from ottla.protocol.records.control import read_marker
 
 UPPER_LOG_END = 0
 UPPER_HIGH_WATERMARK = 1
@@ -393,7 +393,7 @@ class Log:
     def must_flush(self) -> bool:
         """Whether flush.messages, or a sealed segment, asks for a flush now."""
         unsynced = self.log_end_offset - self.durable_end
-        return unsynced >= self._flush_messages or bool(self.segments.unsynced)
+        return unsynced >= self._flush_messages or self.segments.has_unsynced
 
     def begin_flush(self) -> FlushTicket | None:
         """A ticket for all that is not durable, or None if there is nothing to do.
@@ -404,11 +404,10 @@ class Log:
         assert self._ticket is None, self
         end_offset = self.log_end_offset
         segments = self.segments
-        sealed = segments.unsynced
-        if self.failed is not None or (end_offset == self.durable_end and not sealed):
+        is_synced = end_offset == self.durable_end and not segments.has_unsynced
+        if self.failed is not None or is_synced:
             return None
-        files = [segment.open() for segment in (*sealed, segments.active)]
-        own_files = [file for segment in sealed for file in segment.open_for_sync()]
+        files, own_files = segments.open_unsynced()
         for file in files:
             file.pin()
         ticket = FlushTicket(
@@ -421,8 +420,7 @@ class Log:
             new_names=segments.new_names,
             on_error=self._fail,
         )
-        segments.unsynced = []
-        segments.new_names = False
+        segments.forget_unsynced()
         self._ticket = ticket
         return ticket
 
@@ -482,21 +480,24 @@ class Log:
         """
         if offset >= self.log_end_offset:
             return
-        if offset <= self.segments[0].base_offset:
+        if offset < self.segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
             return
         index = self.segments.floor_index(offset)
-        self.segments.remove_from(index + 1)
+        if index + 1 < len(self.segments):
+            self.segments.remove_from(index + 1)
+            self._directory.disk.sync_dir(self.directory)
         self._set_end(self.segments.active.truncate_to(offset))
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Empties the log; its next offset is `offset`."""
         now_ms = self.segments.active.last_modified
         self.segments.remove_from(0)
+        remove_snapshots(self._directory)
         self.segments.begin(offset, now_ms)
         self._directory.disk.sync_dir(self.directory)
-        self.log_start_offset = offset
         self.epochs.clear()
+        self.log_start_offset = self.durable_end = self.visible_end = offset
         self._set_end(offset)
 
     def close(self, clean: bool = True) -> None:
@@ -548,26 +549,9 @@ class Log:
 
     def _check_producer(self, records: memoryview, fields: BatchFields) -> KnownBatch | None:
         """The batch that this one repeats, if it does; raises RefusedBatch."""
-        attributes, last_delta, producer_id, epoch = fields[5], fields[6], fields[9], fields[10]
-        base_sequence = fields[11]
-        state = self.producer_state
         try:
-            if attributes & CONTROL:
-                marker = read_marker(records)
-                if marker is not None:
-                    state.check_marker(marker)
-                return None
-            last_sequence = (base_sequence + last_delta) & 0x7FFFFFFF
-            if state.history_end is not None and state.wants_history(
-                producer_id, epoch, base_sequence
-            ):
-                state.add_history(lookup.headers_before(self.segments, state.history_end))
-            return state.check(
-                producer_id,
-                epoch,
-                base_sequence,
-                last_sequence,
-                transactional=attributes & TRANSACTIONAL != 0,
+            return self.producer_state.check_batch(
+                records, fields, lambda end: lookup.headers_before(self.segments, end)
             )
         except KafkaError as error:
             raise RefusedBatch(error.code, error.message) from None
@@ -681,15 +665,18 @@ class Log:
             end_offset=end_offset,
             now_ms=self.segments.active.last_modified,
         )
-        self._move_high_watermark(min(self.high_watermark, end_offset))
+        self._move_high_watermark(max(self.log_start_offset, min(self.high_watermark, end_offset)))
 
     def _finish_files(self) -> None:
         """Leaves the files as a clean stop does; all that was appended is durable then."""
         end_offset = self.log_end_offset
-        for segment in self.segments.unsynced:
-            segment.open().sync()
-        if self.durable_end < end_offset:
-            self.segments.active.open().sync()
+        self.segments.active.seal()
+        logs, others = self.segments.open_unsynced()
+        for file in others:
+            file.sync()
+            file.close()
+        for file in logs:
+            file.sync()
         if self.segments.new_names:
             self._directory.disk.sync_dir(self.directory)
         epochs = self.epochs.unwritten(end_offset) if self.epochs.dirty else None
@@ -697,11 +684,10 @@ class Log:
             path = f"{self.directory}/{LEADER_EPOCH_FILE}"
             write_atomically(self._directory.disk, path, epochs)
             self.epochs.wrote(epochs)
-        self.segments.active.seal()
-        if end_offset > self.segments[0].base_offset:
-            self.segments.write_snapshot(end_offset, self.producer_state.snapshot())
-        self.segments.unsynced = []
-        self.segments.new_names = False
+        # An empty segment has its snapshot since it was begun, and that one is synced.
+        if self.segments.active.size:
+            write_snapshot(self._directory, end_offset, self.producer_state.snapshot())
+        self.segments.forget_unsynced()
         self.durable_end = end_offset
         self._reveal()
         self._is_closed = True

@@ -14,7 +14,7 @@ from ottla.broker.log.leftovers import Contents, tidy
 from ottla.broker.log.producer_state import EndedTransaction, ProducerState, SnapshotCorrupt
 from ottla.broker.log.recovery import Recovery, RecoveryReport
 from ottla.broker.log.segment import SNAPSHOT_SUFFIX, PartitionDir, Segment
-from ottla.broker.log.segments import Segments
+from ottla.broker.log.segments import Segments, write_snapshot
 from ottla.broker.log.transaction_index import AbortedTransaction
 from ottla.config.types import LogConfig
 from ottla.protocol.errors import KafkaError
@@ -91,18 +91,24 @@ def apply_batch(
     return None if marker is None else producers.end_transaction(marker, now_ms)
 
 
+def remove_snapshots(directory: PartitionDir, *, above: int = -1) -> list[int]:
+    """Removes the producer snapshots above an offset; the offsets of those that stay."""
+    kept: list[int] = []
+    for name in directory.disk.list(directory.path):
+        if name.endswith(SNAPSHOT_SUFFIX):
+            offset = int(name.removesuffix(SNAPSHOT_SUFFIX))
+            if offset > above:
+                directory.disk.remove(f"{directory.path}/{name}")
+            else:
+                kept.append(offset)
+    return kept
+
+
 def reload_producers(
     directory: PartitionDir, segments: list[Segment], *, end_offset: int, now_ms: int
 ) -> ProducerState:
     """What a log that was cut says of its producers; snapshots above its end are removed."""
-    snapshots: list[int] = []
-    for name in directory.disk.list(directory.path):
-        if name.endswith(SNAPSHOT_SUFFIX):
-            offset = int(name.removesuffix(SNAPSHOT_SUFFIX))
-            if offset > end_offset:
-                directory.disk.remove(directory.file(offset, SNAPSHOT_SUFFIX))
-            else:
-                snapshots.append(offset)
+    snapshots = remove_snapshots(directory, above=end_offset)
     producers = load_snapshot(directory, snapshots, at_most=end_offset, now_ms=now_ms)
     replay(directory, segments, producers, end_offset=end_offset, now_ms=now_ms)
     return producers
@@ -144,6 +150,8 @@ class _Opening:
         self._config = config
         self._now_ms = now_ms
         self._contents = Contents()
+        self._first_base = 0
+        self._sound_snapshots: list[int] = []
         # Whether a name was made or removed that is not synced yet.
         self._changed_names = False
         self._report = RecoveryReport(clean=True)
@@ -164,7 +172,9 @@ class _Opening:
         elif segments:
             self._report.clean = False
             recovery = self._recovery(recovery_point)
-            segments, end_offset = self._recover(segments, recovery, recovery_point)
+            # A segment that ends at the recovery point may have been sealed after that sync.
+            first = max(recovery_point - 1, log_start_offset)
+            segments, end_offset = self._recover(segments, recovery, first)
             needs_segment = recovery.needs_segment
         else:
             end_offset = log_start_offset
@@ -178,9 +188,14 @@ class _Opening:
             opened.active.seal()
         if needs_segment or not len(opened):
             opened.begin(end_offset, self._now_ms)
+            if end_offset > 0:
+                # What was removed must not come back behind what is written next.
+                self._directory.disk.sync_dir(self._directory.path)
+                opened.new_names = self._changed_names = False
         self._epochs.truncate_to(end_offset)
         self._epochs.start_at(log_start_offset)
         self._producers.end_offset = end_offset
+        self._remove_deleted()
         self._remove_snapshots([one.base_offset for one in opened], end_offset)
         opened.active.release()
         opened.new_names = opened.new_names or self._changed_names
@@ -218,6 +233,7 @@ class _Opening:
         self._producers = load_snapshot(
             self._directory, self._contents.snapshots, at_most=end_offset, now_ms=self._now_ms
         )
+        self._sound_snapshots.append(self._producers.end_offset)
         if self._producers.end_offset < end_offset:
             replay(
                 self._directory,
@@ -233,27 +249,42 @@ class _Opening:
             self._report,
             recovery_point=recovery_point,
             gaps_allowed=self._config.compacted,
+            deleted=self._contents.deleted_segments,
+            on_segment=self._keep_producers,
             on_batch=self._take_up,
         )
 
     def _recover(
-        self, segments: list[Segment], recovery: Recovery, recovery_point: int
+        self, segments: list[Segment], recovery: Recovery, offset: int
     ) -> tuple[list[Segment], int]:
+        """Scans from the segment that holds an offset on: what is below it is durable, or gone."""
         first = max(
-            (index for index, one in enumerate(segments) if one.base_offset <= recovery_point),
+            (index for index, one in enumerate(segments) if one.base_offset <= offset),
             default=0,
         )
+        self._first_base = segments[0].base_offset
         # Only segments that the scan leaves alone may speak for the producers before it.
         self._load_producers(segments[:first], segments[first].base_offset)
         kept, end_offset = recovery.run(segments[first:])
         for segment in kept[:-1]:
             segment.seal()
+            for file in segment.open_for_sync():
+                file.sync()
+                file.close()
         for segment in kept:
             segment.open().sync()
         self._directory.disk.sync_dir(self._directory.path)
         for segment in kept:
             segment.release()
         return segments[:first] + kept, end_offset
+
+    def _keep_producers(self, segment: Segment) -> None:
+        """Each segment has a snapshot at its base; a crash may have taken it."""
+        base_offset = segment.base_offset
+        if base_offset != self._first_base and base_offset not in self._sound_snapshots:
+            write_snapshot(self._directory, base_offset, self._producers.snapshot(), sync=True)
+            if base_offset not in self._contents.snapshots:
+                self._contents.snapshots.append(base_offset)
 
     def _take_up(self, segment: Segment, header: BatchHeader, view: memoryview) -> None:
         """What the scan does with each valid batch."""
@@ -288,9 +319,17 @@ class _Opening:
             )
             return LeaderEpochs()
 
+    def _remove_deleted(self) -> None:
+        for name in self._contents.deleted_names:
+            self._directory.disk.remove(f"{self._directory.path}/{name}")
+            self._changed_names = True
+
     def _remove_snapshots(self, bases: list[int], end_offset: int) -> None:
         """Keeps the snapshots at the bases of segments, and the one at the end of the log."""
         for offset in self._contents.snapshots:
-            if offset > end_offset or (offset not in bases and offset != end_offset):
-                self._directory.disk.remove(self._directory.file(offset, SNAPSHOT_SUFFIX))
+            if offset <= end_offset and (offset in bases or offset == end_offset):
+                continue
+            path = self._directory.file(offset, SNAPSHOT_SUFFIX)
+            if self._directory.disk.exists(path):
+                self._directory.disk.remove(path)
                 self._changed_names = True

@@ -37,14 +37,14 @@ N.snapshot, N being the offset behind the last batch it knows:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from struct import Struct
 from struct import error as StructError
 from typing import NamedTuple
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import CONTROL, NO_SEQUENCE, TRANSACTIONAL, BatchHeader
-from ottla.protocol.records.control import Marker
+from ottla.protocol.records.control import Marker, read_marker
 from ottla.protocol.records.crc import crc32c
 
 # Kafka's figure: clients have at most five batches in flight for a partition.
@@ -162,6 +162,33 @@ class ProducerState:
         ):
             return producer
         return None
+
+    def check_batch(
+        self,
+        records: memoryview,
+        fields: tuple[int, ...],
+        headers_before: Callable[[int], Iterable[BatchHeader]],
+    ) -> KnownBatch | None:
+        """As `check`, of a whole batch and its header's fields; markers are checked, too.
+
+        `headers_before` reads the log below an offset: for what a snapshot left out.
+        """
+        attributes, last_delta, producer_id, epoch = fields[5], fields[6], fields[9], fields[10]
+        base_sequence = fields[11]
+        if attributes & CONTROL:
+            marker = read_marker(records)
+            if marker is not None:
+                self.check_marker(marker)
+            return None
+        if self.history_end is not None and self.wants_history(producer_id, epoch, base_sequence):
+            self.add_history(headers_before(self.history_end))
+        return self.check(
+            producer_id,
+            epoch,
+            base_sequence,
+            (base_sequence + last_delta) & SEQUENCE_MAX,
+            transactional=attributes & TRANSACTIONAL != 0,
+        )
 
     def check(
         self,

@@ -16,7 +16,9 @@ and `followed` (batches that are valid lie behind it in the same file):
 
 Behind a cut later segments go, too, last one first, so that a crash on the way leaves no hole:
 removed if they hold no valid batch, else set aside (N.log.cut). The same holds where offsets are
-missing between two segments, unless the topic is compacted, which leaves such gaps itself.
+missing between two segments, but for two cases. Compaction leaves such gaps itself. And where a
+deleted segment lay there, the ones before it had been deleted, too, and a crash undid that: they
+go again, and the rest stays.
 
 The scan makes the indexes anew, and brings producer state and leader epochs up to the end. What
 was recovered is synced before this returns, so that a reader is never shown what the next crash
@@ -47,6 +49,7 @@ CUT_SUFFIX = ".cut"
 # Large enough that the calls do not count, small enough for many partitions at once.
 SCAN_READ_BYTES = 1024 * 1024
 
+OnSegment = Callable[[Segment], None]
 OnBatch = Callable[[Segment, BatchHeader, memoryview], None]
 
 
@@ -100,29 +103,39 @@ class Recovery:
         *,
         recovery_point: int,
         gaps_allowed: bool,
+        deleted: list[int],
+        on_segment: OnSegment,
         on_batch: OnBatch,
     ) -> None:
+        """`on_segment` hears of each segment before its first batch, `on_batch` of each batch."""
         self.report = report
         # Set when the last segment must not be appended to.
         self.needs_segment = False
         self._directory = directory
         self._recovery_point = recovery_point
         self._gaps_allowed = gaps_allowed
+        self._deleted = deleted
+        self._on_segment = on_segment
         self._on_batch = on_batch
 
     def run(self, segments: list[Segment]) -> tuple[list[Segment], int]:
         """Scans the segments, oldest first; those that stay, and the offset where the log ends."""
         end_offset = segments[0].base_offset
+        kept = 0
         for index, segment in enumerate(segments):
-            if segment.base_offset > end_offset and self._is_cut_by_gap(end_offset):
-                self._drop(segments[index:])
-                return segments[:index], end_offset
+            if segment.base_offset > end_offset and not self._gaps_allowed:
+                if any(end_offset <= base < segment.base_offset for base in self._deleted):
+                    self._drop(segments[kept:index])
+                    kept = index
+                elif end_offset >= self._recovery_point:
+                    self._drop(segments[index:])
+                    return segments[kept:index], end_offset
             limit = segments[index + 1].base_offset if index + 1 < len(segments) else None
             end_offset, bad_position = self._scan(segment, limit)
             if bad_position is not None:
                 self._drop(segments[index + 1 :])
                 self._cut(segment, bad_position)
-                return segments[: index + 1], end_offset
+                return segments[kept : index + 1], end_offset
         if end_offset < self._recovery_point:
             # Offsets that were acknowledged are never given again.
             self._directory.events.error(
@@ -133,13 +146,11 @@ class Recovery:
             )
             self.needs_segment = True
             end_offset = self._recovery_point
-        return segments, end_offset
-
-    def _is_cut_by_gap(self, end_offset: int) -> bool:
-        return not self._gaps_allowed and end_offset >= self._recovery_point
+        return segments[kept:], end_offset
 
     def _scan(self, segment: Segment, limit: int | None) -> tuple[int, int | None]:
         """Takes up the batches of a segment: the offset behind the last, and where to cut it."""
+        self._on_segment(segment)
         self.report.segments_scanned += 1
         file = segment.open()
         size = file.size()

@@ -395,6 +395,7 @@ class Segment:
         Raises CORRUPT_MESSAGE where the file does not end with a whole batch.
         """
         self._load()
+        self.forget_recent()
         end_offset = self.base_offset
         _, position = self.index.last()
         for at, header in self.headers(position, read_bytes=LOOKUP_READ_BYTES):
@@ -463,13 +464,17 @@ class Segment:
         interval's end writes to both."""
         self._max_timestamp = self.time_index.last_timestamp
         self._max_timestamp_offset = self.time_index.last_offset
-        _, start = self.index.last()
+        last_offset, start = self.index.last()
+        end_offset = self.base_offset
         for position, header in self.headers(start, read_bytes=LOOKUP_READ_BYTES):
             if position - start > max(self._index_interval, UNINDEXED_BYTES_MAX):
                 raise IndexCorrupt(self.index.entries.path)
+            end_offset = header.last_offset + 1
             if header.max_timestamp > self._max_timestamp:
                 self._max_timestamp = header.max_timestamp
                 self._max_timestamp_offset = header.last_offset
+        if max(last_offset, self.time_index.last_offset) >= max(end_offset, self.base_offset + 1):
+            raise IndexCorrupt(self.index.entries.path)
 
     def _position_by_time(self, timestamp: int) -> int:
         known, offset = self.time_index.lookup(timestamp - 1)
@@ -495,6 +500,8 @@ class Segment:
         end = self.size
         expected = self.base_offset
         chunk, start = b"", position
+        if position >= end and first:
+            raise IndexCorrupt(self.index.entries.path)
         while position < end:
             at = position - start
             if at + HEADER_SIZE > len(chunk):

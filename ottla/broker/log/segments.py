@@ -3,8 +3,8 @@
 A batch goes into the active segment unless that would make it larger than segment.bytes or older
 than segment.ms, or it has no room for the batch's index entry or offset: then a new one begins at
 the end of the log. Age counts in record time from the first batch, as long as that has a
-timestamp, so that what is replayed rolls as it did the first time. What is sealed waits in
-`unsynced` for the next flush.
+timestamp, so that what is replayed rolls as it did the first time. What is sealed waits for the
+next flush.
 
 Sealed segments open their files when they are read. Of those so opened only the last few that
 were used stay open: a descriptor for each of ten thousand segments would be too many. A deleted
@@ -27,10 +27,25 @@ from ottla.broker.log.segment import (
     Segment,
 )
 from ottla.broker.log.time_index import NO_TIMESTAMP
+from ottla.broker.ports import File
 from ottla.config.types import LONG_MAX, LogConfig
 
 # Sealed segments of one log that stay open: readers that are behind are few, and each reads one.
 OPEN_SEALED_MAX = 8
+
+
+def write_snapshot(
+    directory: PartitionDir, offset: int, snapshot: bytes, *, sync: bool = False
+) -> None:
+    """Writes the producer snapshot at an offset."""
+    file = directory.disk.open(directory.file(offset, SNAPSHOT_SUFFIX), create=True)
+    try:
+        file.truncate(0)
+        file.pwrite(snapshot, 0)
+        if sync:
+            file.sync()
+    finally:
+        file.close()
 
 
 class Segments:
@@ -46,17 +61,20 @@ class Segments:
         "_roll_after_timestamp",
         "_segment_bytes",
         "_segments",
+        "_unsynced",
+        "_unsynced_snapshots",
         "active",
         "new_names",
         "sealed_bytes",
-        "unsynced",
     )
 
     active: Segment
 
     def __init__(self, directory: PartitionDir, config: LogConfig) -> None:
-        # Sealed segments that no flush has taken yet, and whether a name is not durable.
-        self.unsynced: list[Segment] = []
+        # Sealed segments and snapshots that no flush has taken yet, and whether a name is not
+        # durable.
+        self._unsynced: list[Segment] = []
+        self._unsynced_snapshots: list[int] = []
         self.new_names = False
         # Of all segments but the active one.
         self.sealed_bytes = 0
@@ -175,20 +193,34 @@ class Segments:
         """
         old = self.active
         assert old.size, old
-        self.write_snapshot(offset, snapshot)
+        write_snapshot(self._directory, offset, snapshot)
         old.seal()
         segment = self.begin(offset, now_ms)
-        self.unsynced.append(old)
+        self._unsynced.append(old)
+        self._unsynced_snapshots.append(offset)
         return segment
 
-    def write_snapshot(self, offset: int, snapshot: bytes) -> None:
-        path = self._directory.file(offset, SNAPSHOT_SUFFIX)
-        file = self._directory.disk.open(path, create=True)
-        try:
-            file.truncate(0)
-            file.pwrite(snapshot, 0)
-        finally:
-            file.close()
+    def open_unsynced(self) -> tuple[list[File], list[File]]:
+        """What a flush has to sync: the .log files, which are shared, and files to be closed."""
+        directory = self._directory
+        logs = [segment.open() for segment in (*self._unsynced, self.active)]
+        others = [file for segment in self._unsynced for file in segment.open_for_sync()]
+        for offset in self._unsynced_snapshots:
+            others.append(directory.disk.open(directory.file(offset, SNAPSHOT_SUFFIX)))
+        if self.active.transactions.has_file:
+            others.append(self.active.transactions.open_for_sync())
+        return logs, others
+
+    @property
+    def has_unsynced(self) -> bool:
+        """Whether something was sealed since the last flush began."""
+        return bool(self._unsynced_snapshots)
+
+    def forget_unsynced(self) -> None:
+        """A flush has taken them, or all is synced."""
+        self._unsynced = []
+        self._unsynced_snapshots = []
+        self.new_names = False
 
     def _add(self, segment: Segment) -> None:
         if self._segments:
@@ -207,6 +239,7 @@ class Segments:
     def retire(self, count: int, now_ms: int) -> list[Segment]:
         """Takes the oldest ones out of the log; their files wait to be removed."""
         assert count < len(self._segments)
+        self._sync_snapshot(self._bases[count])
         retired = self._segments[:count]
         del self._segments[:count], self._bases[:count]
         for segment in retired:
@@ -218,6 +251,9 @@ class Segments:
     def remove_deleted(self, now_ms: int) -> None:
         """Removes the files of deleted segments whose delay is over."""
         disk = self._directory.disk
+        if self._deleted and self._deleted[0][0] <= now_ms:
+            # Until no old name can come back, the files stay: recovery knows by them what is gone.
+            disk.sync_dir(self._directory.path)
         due = [segment for due_ms, segment in self._deleted if due_ms <= now_ms]
         self._deleted = [one for one in self._deleted if one[0] > now_ms]
         for segment in due:
@@ -228,7 +264,10 @@ class Segments:
                     disk.remove(path)
 
     def remove_from(self, index: int) -> None:
-        """Removes the segments from an index on with their files, the last one first."""
+        """Removes the segments from an index on with their files, the last one first.
+
+        They must not come back in place of what is written next: the caller syncs the directory.
+        """
         while len(self._segments) > index:
             segment = self._segments.pop()
             self._bases.pop()
@@ -237,6 +276,8 @@ class Segments:
         if self._segments:
             self.active = self._segments[-1]
             self._opened.pop(self.active, None)
+            if self.active in self._unsynced:
+                self._unsynced.remove(self.active)
             self.sealed_bytes = sum(segment.size for segment in self._segments[:-1])
             self._roll_after_ms = self._roll_after_timestamp = NO_TIMESTAMP
         else:
@@ -252,8 +293,20 @@ class Segments:
     def _forget(self, segment: Segment) -> None:
         self.sealed_bytes -= segment.size
         self._opened.pop(segment, None)
-        if segment in self.unsynced:
-            self.unsynced.remove(segment)
+        if segment in self._unsynced:
+            self._unsynced.remove(segment)
+        if segment.base_offset in self._unsynced_snapshots:
+            self._unsynced_snapshots.remove(segment.base_offset)
+
+    def _sync_snapshot(self, offset: int) -> None:
+        """What is known of producers whose batches are deleted must not be lost with them."""
+        if offset in self._unsynced_snapshots:
+            file = self._directory.disk.open(self._directory.file(offset, SNAPSHOT_SUFFIX))
+            try:
+                file.sync()
+            finally:
+                file.close()
+            self._directory.disk.sync_dir(self._directory.path)
 
     def _add_suffix(self, segment: Segment) -> None:
         disk = self._directory.disk
