@@ -79,9 +79,10 @@ async def _serve(loaded: Loaded) -> int:
     broker = Broker(config, events=events)
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
-    await broker.start()
+    # Before the start: who waits for an open port may stop us the moment after it opens.
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    await broker.start()
     loop.add_signal_handler(signal.SIGUSR1, _show_state, broker)
     _say_ready(broker, loaded)
     _notify("READY=1")

@@ -115,6 +115,11 @@ class BrokerThread:
     def data_dir(self) -> str:
         return self._broker.data_dir
 
+    @property
+    def running(self) -> RunningBroker:
+        """The broker itself, for tests that look inside; its methods belong to its own loop."""
+        return self._broker.running
+
     def start(self) -> None:
         self._thread.start()
         try:

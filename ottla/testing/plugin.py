@@ -7,14 +7,18 @@ def test_mine(ottla):
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.testing.embedded import BrokerThread
+if TYPE_CHECKING:
+    from ottla.testing.embedded import BrokerThread
 
 
 @pytest.fixture
 def ottla() -> Iterator[BrokerThread]:
     """A running broker with an empty data directory, gone after the test."""
+    from ottla.testing.embedded import BrokerThread  # not in every pytest run that has us installed
+
     with BrokerThread() as broker:
         yield broker

@@ -57,12 +57,14 @@ class Entry:
         "max_version",
         "min_version",
         "requests",
+        "response",
         "seconds",
     )
 
     def __init__(self, api: Api, handle: Handler) -> None:
         self.api = api
         self.handle = handle
+        self.response = api.response
         self.min_version = api.min_version
         self.max_version = api.max_version
         self.decoders = Decoders(api)
@@ -79,7 +81,7 @@ class Entry:
 
     def error_response(self, code: ErrorCode) -> Any | None:
         """An answer that says only `code`, for a response with a place for it at its top."""
-        response = self.api.response()
+        response = self.response()
         if not hasattr(response, "error_code"):
             return None
         response.error_code = int(code)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import socket
+import struct
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, cast
@@ -45,9 +46,11 @@ class Connection(asyncio.BufferedProtocol):
         "_held_bytes",
         "_line",
         "_loop",
+        "_metrics",
         "_outbox",
         "_paused",
         "_session",
+        "_table",
         "_transport",
         "last_active_s",
     )
@@ -55,6 +58,8 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._loop = endpoint.loop
+        self._metrics = endpoint.metrics
+        self._table = endpoint.table
         self._frames = ServerConnection(endpoint.max_request_size)
         self._line: deque[Pending] = deque()
         self._outbox: Outbox | None = None
@@ -97,7 +102,7 @@ class Connection(asyncio.BufferedProtocol):
             self._loop,
             own,
             self._endpoint.page_cache,
-            self._endpoint.metrics,
+            self._metrics,
             self._endpoint.turn_end,
             self._drained,
             self._sending_failed,
@@ -120,7 +125,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.last_active_s = self._loop.time()
-        self._endpoint.metrics.received_bytes += nbytes
+        self._metrics.received_bytes += nbytes
         self._frames.received(nbytes)
         self._serve()
 
@@ -148,7 +153,7 @@ class Connection(asyncio.BufferedProtocol):
     def close(self, reason: str) -> None:
         """Ends the connection; what is unsent is dropped."""
         if self._transport is not None and not self._transport.is_closing():
-            self._endpoint.metrics.closed(reason)
+            self._metrics.closed(reason)
             self._transport.abort()
 
     async def finish(self, deadline_s: float) -> None:
@@ -190,7 +195,8 @@ class Connection(asyncio.BufferedProtocol):
             self.close("broken_invariant")
             self._endpoint.fatal(error)
             return
-        self._account()
+        if frames.buffered or self._held_bytes or self._frame_started_s:
+            self._account()
         assert self._outbox is not None
         self._outbox.schedule()
 
@@ -209,7 +215,7 @@ class Connection(asyncio.BufferedProtocol):
     def _request(self, frame: memoryview) -> None:
         started_s = time.perf_counter()
         api_key, version, correlation_id, client_id, position = parse_request_header(frame, 0)
-        entry = self._endpoint.table.get(api_key)
+        entry = self._table.get(api_key)
         if entry is None:
             raise CloseConnection(f"API key {api_key} is not served")
         if not entry.min_version <= version <= entry.max_version:
@@ -225,7 +231,7 @@ class Connection(asyncio.BufferedProtocol):
             raise
         except Exception as error:  # the handler boundary: one of two places in the house
             response = self._endpoint.handler_failed(entry, version, request, error)
-        if type(response) is entry.api.response:
+        if type(response) is entry.response:
             if self._line:
                 pending = Pending()
                 pending.response = response
@@ -277,7 +283,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def _send(self, entry: Any, version: int, correlation_id: int, response: Any) -> None:
         assert self._outbox is not None
-        data, slices = entry.encoders[version](correlation_id, response)
+        try:
+            data, slices = entry.encoders[version](correlation_id, response)
+        except (ValueError, struct.error) as error:
+            self._endpoint.unwritable(entry, version, error)
+            self.close("unwritable_answer")
+            return
         # The only payloads that our handlers put into an answer are slices of log files.
         self._outbox.put(data, cast("list[tuple[int, FileSlice]]", slices))
 

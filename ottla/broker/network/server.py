@@ -115,6 +115,13 @@ class Endpoint:
             raise CloseConnection(f"{entry.api.key.name} failed with {code.name}") from error
         return response
 
+    def unwritable(self, entry: Entry, version: int, error: Exception) -> None:
+        """An answer that its message cannot hold: ours, and the end of that connection alone."""
+        self.metrics.handler_errors += 1
+        self.server.events.error(
+            "answer_not_written", api=entry.api.key.name, version=version, exc_info=error
+        )
+
     def run(
         self, entry: Entry, version: int, request: Any, work: Awaitable[Any], pending: Pending
     ) -> None:
