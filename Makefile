@@ -11,6 +11,7 @@ READY := $(VENV)/.ready
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	$(BIN)/python -m compileall -q ottla
 	touch $@
 
 help: ## list the targets
