@@ -179,12 +179,12 @@ class Recovery:
                     segment.size = position
                     return expected, position
                 case Decision.LEAVE:
-                    self._note_damage(file, position, size)
+                    self._note_damage(segment, position, size)
                     self.needs_segment = limit is None
                     position = size
                 case Decision.SKIP:
                     assert behind is not None
-                    self._note_damage(file, position, behind)
+                    self._note_damage(segment, position, behind)
                     position = behind
         segment.size = size
         return expected, None
@@ -195,8 +195,10 @@ class Recovery:
         segment.note_batch(position, header.size, header.last_offset, header.max_timestamp)
         self._on_batch(segment, header, view)
 
-    def _note_damage(self, file: File, position: int, end: int) -> None:
-        damage = Damage(file.path, position, end - position)
+    def _note_damage(self, segment: Segment, position: int, end: int) -> None:
+        # What the segment remembers must not lead a reader over the hole.
+        segment.forget_recent()
+        damage = Damage(segment.log_path, position, end - position)
         self.report.damaged.append(damage)
         self._directory.events.error(
             "durable_range_damaged", path=damage.path, position=position, size=damage.size

@@ -326,7 +326,7 @@ class Segment:
         """
         lasts = self._recent_lasts
         at = bisect_left(lasts, offset)
-        if 0 < at < len(lasts):
+        if at < len(lasts) and (at or not self._recent_positions[0]):
             positions = self._recent_positions
             position = positions[at]
             return position, (positions[at + 1] if at + 1 < len(lasts) else self.size) - position

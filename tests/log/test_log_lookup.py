@@ -1,0 +1,82 @@
+"""Look-ups by time: as a walk over all records would answer."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.broker.log.log import Log
+from ottla.config.types import LogConfig
+from ottla.protocol.records.record import Record, iterate_records
+from tests.log.logs import NOW, SMALL, flush, headers_of, new_disk, open_log, read_all, timed_batch
+
+
+def fill(log: Log, batches: list[list[int]], **fields: int) -> None:
+    for timestamps in batches:
+        records = timed_batch([NOW + one for one in timestamps], **fields)
+        log.append_as_leader(records, leader_epoch=2, now_ms=NOW)
+    flush(log)
+
+
+def all_records(log: Log) -> list[Record]:
+    found: list[Record] = []
+    data, position = read_all(log), 0
+    for header in headers_of(data):
+        found += iterate_records(data[position : position + header.size])
+        position += header.size
+    return [record for record in found if record.offset >= log.log_start_offset]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    batches=st.lists(st.lists(st.integers(0, 300), min_size=1, max_size=4), max_size=40),
+    codec=st.sampled_from([0, 1, 2, 3, 4]),
+    probes=st.lists(st.integers(-5, 310), max_size=8),
+    start=st.integers(0, 20),
+    reopen=st.booleans(),
+)
+def test_times_are_found_as_by_a_walk(
+    batches: list[list[int]], codec: int, probes: list[int], start: int, reopen: bool
+) -> None:
+    disk = new_disk()
+    log = open_log(disk, SMALL)
+    fill(log, batches, codec=codec)
+    start = min(start, log.high_watermark)
+    if reopen:
+        log.close()
+        log = open_log(disk, SMALL, high_watermark=10**6)
+    log.delete_records(start)
+    records = all_records(log)
+
+    for probe in probes:
+        expected = next((one for one in records if one.timestamp >= NOW + probe), None)
+        found = log.offset_for_timestamp(NOW + probe)
+        assert found == (expected and (expected.offset, expected.timestamp, 2))
+    if records and start == 0:
+        greatest = max(record.timestamp for record in records)
+        first = next(record for record in records if record.timestamp == greatest)
+        assert log.max_timestamp_offset() == (first.offset, greatest, 2)
+
+
+def test_an_empty_log_has_no_time() -> None:
+    log = open_log(new_disk())
+
+    assert log.offset_for_timestamp(0) is None
+    assert log.max_timestamp_offset() is None
+
+
+def test_records_without_a_time_are_not_found_by_it() -> None:
+    log = open_log(new_disk())
+    log.append_as_leader(timed_batch([-1, -1]), leader_epoch=0, now_ms=NOW)
+
+    assert log.max_timestamp_offset() is None
+    assert log.offset_for_timestamp(0) is None
+
+
+def test_the_brokers_time_counts_where_it_sets_it() -> None:
+    log = open_log(new_disk(), LogConfig(message_timestamp_type="LogAppendTime"))
+    for step in range(3):
+        log.append_as_leader(timed_batch([5, 6]), leader_epoch=0, now_ms=NOW + step)
+
+    assert log.offset_for_timestamp(NOW + 1) == (2, NOW + 1, 0)
+    assert log.max_timestamp_offset() == (4, NOW + 2, 0)

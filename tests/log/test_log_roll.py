@@ -1,0 +1,122 @@
+"""When a new segment begins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ottla.broker.log.log import Log
+from ottla.config.types import LogConfig
+from tests.log.logs import NOW, append, batch, new_disk, open_log, timed_batch
+
+SIZE = len(batch())
+HOUR_MS = 3_600_000
+
+
+def bases(log: Log) -> list[int]:
+    return [segment.base_offset for segment in log.segments]
+
+
+def test_by_size() -> None:
+    log = open_log(new_disk(), LogConfig(segment_bytes=2 * SIZE))
+    for _ in range(5):
+        append(log)
+
+    assert bases(log) == [0, 2, 4]
+
+
+def test_by_record_time_from_the_first_batch() -> None:
+    log = open_log(new_disk(), LogConfig(segment_ms=HOUR_MS))
+    for minutes in (0, 60, 10, 61, 62):
+        append(log, timestamp=NOW - 3 * HOUR_MS + minutes * 60_000)
+
+    assert bases(log) == [0, 3]
+
+
+def test_wall_time_does_not_roll_old_records() -> None:
+    log = open_log(new_disk(), LogConfig(segment_ms=HOUR_MS))
+    append(log, timestamp=NOW, now_ms=NOW)
+    append(log, timestamp=NOW, now_ms=NOW + 5 * HOUR_MS)
+
+    assert bases(log) == [0]
+
+
+def test_by_wall_time_where_records_have_none() -> None:
+    log = open_log(new_disk(), LogConfig(segment_ms=HOUR_MS))
+    for hours in (0, 1, 2):
+        append(log, timestamp=-1, now_ms=NOW + hours * HOUR_MS)
+
+    assert bases(log) == [0, 2]
+
+
+def test_jitter_rolls_earlier_and_always_at_the_same_time() -> None:
+    config = LogConfig(segment_ms=HOUR_MS, segment_jitter_ms=HOUR_MS // 2)
+
+    def rolled_after() -> int:
+        log = open_log(new_disk(), config)
+        append(log, timestamp=NOW)
+        minutes = 0
+        while len(log.segments) == 1:
+            minutes += 1
+            append(log, timestamp=NOW + minutes * 1000)
+        return minutes
+
+    assert 1800 < rolled_after() <= 3600
+    assert rolled_after() == rolled_after()
+
+
+def test_when_an_index_is_full() -> None:
+    config = LogConfig(index_interval_bytes=1, segment_index_bytes=40)
+    log = open_log(new_disk(), config)
+    for step in range(12):
+        append(log, timestamp=NOW + step)  # the time index holds two, and the closing entry
+    assert bases(log) == [0, 3, 6, 9]
+
+    log = open_log(new_disk(), config)
+    for _ in range(14):
+        append(log)  # one time entry only; the offset index holds five
+    assert bases(log) == [0, 6, 12]
+
+
+def test_when_the_offset_does_not_fit() -> None:
+    leader, log = open_log(new_disk()), open_log(new_disk())
+    append(leader)
+    records = batch(timestamp=NOW)
+    for base_offset in (0, 2**31 - 1, 2**31):
+        records[:8] = base_offset.to_bytes(8, "big")
+        log.append_as_follower(records, now_ms=NOW)
+
+    assert bases(log) == [0, 2**31]
+    assert log.log_end_offset == 2**31 + 1
+
+
+def test_age_survives_a_restart() -> None:
+    disk = new_disk()
+    config = LogConfig(segment_ms=HOUR_MS)
+    log = open_log(disk, config)
+    append(log, timestamp=NOW - HOUR_MS)
+    log.close()
+    log = open_log(disk, config)
+    append(log, timestamp=NOW)
+    append(log, timestamp=NOW + 1)
+
+    assert bases(log) == [0, 2]
+
+
+def test_a_smaller_segment_size_holds_at_once() -> None:
+    log = open_log(new_disk())
+    append(log)
+    append(log)
+    log.config = replace(log.config, segment_bytes=SIZE)
+    append(log)
+
+    assert bases(log) == [0, 2]
+
+
+def test_the_closing_entry_names_the_greatest_timestamp() -> None:
+    log = open_log(new_disk(), LogConfig(segment_bytes=200))
+    for timestamps in ([NOW], [NOW + 9, NOW + 3], [NOW + 1]):
+        log.append_as_leader(timed_batch(timestamps), leader_epoch=0, now_ms=NOW)
+    first = log.segments[0]
+
+    assert (first.time_index.last_timestamp, first.time_index.last_offset) == (NOW + 9, 2)
+    assert first.max_timestamp == NOW + 9

@@ -1,0 +1,178 @@
+"""The partition's side of transactions: open, decided, aborted, and what readers may see."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.log.log import UPPER_LAST_STABLE, Log
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records.control import build_marker
+from tests.log.logs import NOW, SMALL, append, batch, flush, new_disk, offsets, open_log
+
+
+def write(log: Log, pid: int, sequence: int, *, epoch: int = 0, count: int = 1) -> int:
+    records = batch(
+        count, producer_id=pid, producer_epoch=epoch, base_sequence=sequence, transactional=True
+    )
+    return log.append_as_leader(records, leader_epoch=0, now_ms=NOW, internal=True).base_offset
+
+
+def end(log: Log, pid: int, *, committed: bool, epoch: int = 0, coordinator: int = 0) -> int:
+    marker = build_marker(
+        producer_id=pid,
+        producer_epoch=epoch,
+        committed=committed,
+        coordinator_epoch=coordinator,
+        timestamp=NOW,
+    )
+    result = log.append_as_leader(memoryview(marker), leader_epoch=0, now_ms=NOW, internal=True)
+    assert result.base_offset == result.last_offset
+    return result.base_offset
+
+
+def new_log() -> Log:
+    return open_log(new_disk(), SMALL)
+
+
+def test_readers_of_committed_data_stop_at_the_oldest_open_transaction() -> None:
+    log = new_log()
+    append(log)
+    write(log, 1, 0)
+    write(log, 2, 0)
+    append(log)
+    flush(log)
+    assert (log.last_stable_offset, log.high_watermark) == (1, 4)
+    assert offsets(log, UPPER_LAST_STABLE) == [0]
+    end(log, 1, committed=True)
+    flush(log)
+    assert log.last_stable_offset == 2
+    end(log, 2, committed=False)
+    assert log.last_stable_offset == 2  # its marker is not committed yet
+    flush(log)
+
+    assert log.last_stable_offset == log.high_watermark == 6
+    assert offsets(log, UPPER_LAST_STABLE) == [0, 1, 2, 3, 4, 5]
+
+
+def test_an_aborted_transaction_is_told_to_who_meets_it() -> None:
+    log = new_log()
+    write(log, 1, 0)  # 0
+    write(log, 2, 0)  # 1
+    end(log, 2, committed=False)  # 2
+    append(log)  # 3
+    end(log, 1, committed=False)  # 4
+    write(log, 1, 1)  # 5
+    end(log, 1, committed=True)  # 6
+    flush(log)
+
+    assert log.aborted_transactions(0, 7) == [(2, 1), (1, 0)]
+    assert log.aborted_transactions(3, 7) == [(1, 0)]
+    assert log.aborted_transactions(5, 7) == []
+    assert log.aborted_transactions(0, 1) == [(1, 0)]
+    entries = [entry for one in log.segments for entry in one.transactions.entries()]
+    assert [tuple(entry) for entry in entries] == [(2, 1, 2, 0), (1, 0, 4, 5)]
+
+
+def test_a_committed_transaction_leaves_no_entry() -> None:
+    log = new_log()
+    write(log, 1, 0)
+    end(log, 1, committed=True)
+    flush(log)
+
+    assert log.aborted_transactions(0, 2) == []
+
+
+def test_plain_batches_do_not_mix_into_an_open_transaction() -> None:
+    log = new_log()
+    write(log, 1, 0)
+    records = batch(producer_id=1, producer_epoch=0, base_sequence=1)
+
+    with pytest.raises(KafkaError) as raised:
+        log.append_as_leader(records, leader_epoch=0, now_ms=NOW)
+    assert raised.value.code is ErrorCode.INVALID_TXN_STATE
+
+
+def test_a_marker_fences_older_epochs_and_older_coordinators() -> None:
+    log = new_log()
+    write(log, 1, 0)
+    end(log, 1, committed=False, epoch=1, coordinator=5)
+
+    with pytest.raises(KafkaError) as raised:
+        write(log, 1, 1, epoch=0)
+    assert raised.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+    with pytest.raises(KafkaError) as raised:
+        end(log, 1, committed=False, epoch=0, coordinator=6)
+    assert raised.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+    with pytest.raises(KafkaError) as raised:
+        end(log, 1, committed=False, epoch=1, coordinator=4)
+    assert raised.value.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    with pytest.raises(KafkaError) as raised:
+        write(log, 1, 3, epoch=1)
+    assert raised.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert write(log, 1, 0, epoch=1) == 2
+
+
+def test_a_marker_of_an_unknown_producer_is_written() -> None:
+    log = new_log()
+
+    assert end(log, 9, committed=True) == 0
+    assert log.log_end_offset == 1
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_transactions_outlive_a_restart(clean: bool) -> None:
+    disk = new_disk()
+    log = open_log(disk, SMALL)
+    write(log, 1, 0)
+    sequence = 0
+    while len(log.segments) < 4:
+        write(log, 2, sequence)
+        end(log, 2, committed=sequence % 2 == 0)
+        sequence += 1
+    flush(log)
+    aborted = log.aborted_transactions(0, log.log_end_offset)
+    log.close(clean)
+    log = open_log(disk, SMALL, clean=clean, high_watermark=10**6)
+
+    assert log.last_stable_offset == 0
+    assert log.producer_state.open_transactions == {0: 1}
+    assert len(aborted) == sequence // 2
+    assert log.aborted_transactions(0, log.log_end_offset) == aborted
+    end(log, 1, committed=True)
+    flush(log)
+    assert log.last_stable_offset == log.log_end_offset
+
+
+def test_deleted_records_do_not_hold_back_readers() -> None:
+    log = new_log()
+    write(log, 1, 0)
+    append(log)
+    flush(log)
+    assert log.delete_records(2) == 2
+
+    assert log.last_stable_offset == 2
+
+
+def test_truncation_reopens_what_a_cut_marker_had_ended() -> None:
+    log = new_log()
+    write(log, 1, 0)
+    end(log, 1, committed=False)
+    flush(log)
+    log.truncate_to(1)
+
+    assert (log.last_stable_offset, log.high_watermark) == (0, 1)
+    assert log.aborted_transactions(0, 1) == []
+
+
+def test_a_follower_learns_of_transactions() -> None:
+    from tests.log.logs import read_all
+
+    leader, follower = new_log(), open_log(new_disk())
+    write(leader, 1, 0)
+    end(leader, 1, committed=False)
+    write(leader, 2, 0)
+    follower.append_as_follower(memoryview(read_all(leader)), now_ms=NOW)
+    flush(follower)
+
+    assert follower.last_stable_offset == 2
+    assert follower.aborted_transactions(0, 2) == [(1, 0)]

@@ -1,0 +1,169 @@
+"""Cutting a log at either end: truncation, DeleteRecords, retention."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ottla.broker.log.log import Log
+from ottla.broker.log.retention import Reason
+from ottla.config.types import LogConfig
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.testing.disk import SimDisk
+from tests.log.logs import (
+    DIRECTORY,
+    NOW,
+    SMALL,
+    append,
+    batch,
+    flush,
+    new_disk,
+    offsets,
+    open_log,
+)
+
+SIZE = len(batch())
+
+
+def filled(disk: SimDisk, count: int = 40, config: LogConfig = SMALL) -> Log:
+    log = open_log(disk, config)
+    for step in range(count):
+        append(log, timestamp=NOW + step, epoch=step // 10)
+    flush(log)
+    return log
+
+
+def bases(log: Log) -> list[int]:
+    return [segment.base_offset for segment in log.segments]
+
+
+@pytest.mark.parametrize("end", [39, 25, 20, 11, 10, 1, 0])
+def test_truncation(end: int) -> None:
+    disk = new_disk()
+    log = filled(disk)
+    log.truncate_to(end)
+
+    assert log.log_end_offset == log.durable_end == log.visible_end == log.high_watermark == end
+    assert offsets(log) == list(range(end))
+    assert log.latest_epoch == (end - 1) // 10
+    assert append(log, timestamp=NOW + 5, epoch=9) == end
+    flush(log)
+    assert offsets(log) == list(range(end + 1))
+    log.close()
+    again = open_log(disk, SMALL, high_watermark=10**6)
+    assert offsets(again) == list(range(end + 1))
+    assert again.offset_for_timestamp(NOW + max(end, 6)) is None
+
+
+def test_a_batch_that_reaches_over_the_end_goes_as_a_whole() -> None:
+    log = open_log(new_disk())
+    append(log, 2)
+    append(log, 3)
+    log.truncate_to(4)
+
+    assert log.log_end_offset == 2
+
+
+def test_truncation_at_or_above_the_end_does_nothing() -> None:
+    disk = new_disk()
+    log = filled(disk)
+    calls = disk.calls
+    log.truncate_to(40)
+
+    assert disk.calls == calls
+
+
+@pytest.mark.parametrize("start", [5, 100])
+def test_truncation_of_everything(start: int) -> None:
+    disk = new_disk()
+    log = filled(disk)
+    log.truncate_fully_and_start_at(start)
+
+    assert (log.log_start_offset, log.log_end_offset, log.durable_end) == (start, start, start)
+    assert (log.high_watermark, log.visible_end, log.latest_epoch) == (start, start, -1)
+    assert append(log) == start
+    flush(log)
+    assert offsets(log) == [start]
+
+
+def test_what_a_flush_covers_ends_where_the_log_was_cut() -> None:
+    log = open_log(new_disk())
+    append(log, 5)
+    append(log, 5)
+    ticket = log.begin_flush()
+    log.truncate_to(5)
+    append(log, 5)
+    assert ticket is not None
+    ticket.sync()
+    log.finish_flush(ticket)
+
+    assert (log.durable_end, log.log_end_offset) == (5, 10)
+
+
+def test_deleted_records_are_out_of_reach() -> None:
+    log = filled(new_disk())
+    assert log.delete_records(15) == 15
+    assert log.delete_records(3) == 15
+
+    assert log.log_start_offset == 15
+    assert offsets(log)[0] == 15
+    assert log.end_offset_for_epoch(0) == (0, 15)
+    with pytest.raises(KafkaError) as raised:
+        log.delete_records(41)
+    assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_segments_below_the_log_start_go() -> None:
+    disk = new_disk()
+    log = filled(disk)
+    found = bases(log)
+    log.delete_records(found[2])
+    doomed = log.delete_old_segments(NOW)
+
+    assert [one.reason for one in doomed] == [Reason.LOG_START, Reason.LOG_START]
+    assert bases(log) == found[2:]
+    assert log.size_bytes == sum(segment.size for segment in log.segments)
+
+
+def test_files_of_a_deleted_segment_wait_for_their_delay() -> None:
+    disk = new_disk()
+    log = filled(disk, config=replace(SMALL, retention_bytes=900, file_delete_delay_ms=100))
+    log.delete_old_segments(NOW)
+    deleted = [name for name in disk.list(DIRECTORY) if name.endswith(".deleted")]
+    log.delete_old_segments(NOW + 99)
+    assert deleted
+    assert [name for name in disk.list(DIRECTORY) if name.endswith(".deleted")] == deleted
+    log.delete_old_segments(NOW + 100)
+
+    assert not [name for name in disk.list(DIRECTORY) if name.endswith(".deleted")]
+    assert {int(name[:20]) for name in disk.list(DIRECTORY) if name[0] == "0"} == set(bases(log))
+
+
+def test_old_records_go_by_their_own_time() -> None:
+    log = filled(new_disk(), config=replace(SMALL, retention_ms=1000))
+    last = log.segments[0].max_timestamp
+    assert log.delete_old_segments(last + 1000) == []
+    doomed = log.delete_old_segments(last + 1001)
+
+    assert [one.reason for one in doomed] == [Reason.TIME]
+    assert log.log_start_offset == bases(log)[0] > 0
+
+
+def test_when_all_is_old_an_empty_segment_stays() -> None:
+    log = filled(new_disk(), config=replace(SMALL, retention_ms=1000))
+    log.delete_old_segments(NOW + 10**6)
+
+    assert bases(log) == [40]
+    assert (log.log_start_offset, log.high_watermark, log.last_stable_offset) == (40, 40, 40)
+    assert append(log) == 40
+    flush(log)
+    assert offsets(log) == [40]
+
+
+def test_nothing_above_the_high_watermark_goes() -> None:
+    log = open_log(new_disk(), replace(SMALL, retention_bytes=0))
+    for _ in range(40):
+        append(log)
+
+    assert log.delete_old_segments(NOW) == []
