@@ -8,7 +8,6 @@ and ends with the mark of a clean stop in each log dir.
 from __future__ import annotations
 
 import asyncio
-import gc
 import random
 import secrets
 from concurrent.futures import ThreadPoolExecutor
@@ -133,8 +132,6 @@ class Broker:
             raise
         schedule_jobs(self.scheduler, self.rooms, self.server)
         self.measures.start()
-        gc.collect()
-        gc.freeze()
 
     async def stop(self) -> None:
         """Answers what can be answered, syncs, marks clean; raises what had ended the broker."""

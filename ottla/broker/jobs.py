@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 
 from ottla.broker.handlers.context import Rooms
 from ottla.broker.network.server import Server
@@ -14,9 +13,6 @@ WAITER_SWEEP_MS = 100
 CONNECTION_SWEEP_MS = 1000
 DELETION_SWEEP_MS = 1000
 SNAPSHOT_CHECK_MS = 10_000
-COLLECTION_MS = 60_000
-"""Full garbage collections run here, between requests, and not where an allocation happens to
-trigger one; what was loaded at the start is frozen out of them."""
 
 
 def schedule_jobs(scheduler: Scheduler, rooms: Rooms, server: Server) -> None:
@@ -39,15 +35,11 @@ def schedule_jobs(scheduler: Scheduler, rooms: Rooms, server: Server) -> None:
         for removal in logs.due_removals():
             await asyncio.get_running_loop().run_in_executor(None, logs.remove, removal)
 
-    def collect_garbage() -> None:
-        gc.collect()
-
     delay_ms = config.log_initial_task_delay_ms
     scheduler.every("waiters", WAITER_SWEEP_MS, replicas.expire_waiters)
     scheduler.every("connections", CONNECTION_SWEEP_MS, server.sweep)
     scheduler.every("deletion", DELETION_SWEEP_MS, remove_deleted)
     scheduler.every("metadata-snapshot", SNAPSHOT_CHECK_MS, rooms.quorum.snapshot_if_due)
-    scheduler.every("garbage-collection", COLLECTION_MS, collect_garbage)
     scheduler.every("flush", min(config.log_flush_scheduler_interval_ms, 2**31 - 1), flush_due)
     scheduler.every(
         "retention", config.log_retention_check_interval_ms, logs.apply_retention, delay_ms=delay_ms

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -24,6 +25,8 @@ EX_UNAVAILABLE = 69
 EX_SOFTWARE = 70
 """sysexits.h: a broken invariant of ours ended the broker."""
 RELAXED_AT = LONG_MAX
+COLLECTION_MS = 60_000
+NEVER = 2**31 - 1
 
 
 @click.command("serve", context_settings={"help_option_names": ["-h", "--help"]})
@@ -84,6 +87,7 @@ async def _serve(loaded: Loaded) -> int:
         loop.add_signal_handler(number, stop.set)
     await broker.start()
     loop.add_signal_handler(signal.SIGUSR1, _show_state, broker)
+    _tame_collector(broker)
     _say_ready(broker, loaded)
     _notify("READY=1")
     broker.failed.add_done_callback(lambda _: stop.set())
@@ -91,6 +95,20 @@ async def _serve(loaded: Loaded) -> int:
     _notify("STOPPING=1")
     await broker.stop()
     return 0
+
+
+def _tame_collector(broker: Broker) -> None:
+    """Full garbage collections run as a job, between requests, and not where an allocation happens
+    to cause one; what the start made is left out of them for good. Only here, where the process is
+    ours: in somebody's program the collector is theirs."""
+
+    def collect() -> None:
+        gc.collect()
+
+    gc.freeze()
+    young, middle, _ = gc.get_threshold()
+    gc.set_threshold(young, middle, NEVER)
+    broker.scheduler.every("garbage-collection", COLLECTION_MS, collect)
 
 
 def _say_ready(broker: Broker, loaded: Loaded) -> None:
