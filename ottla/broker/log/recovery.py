@@ -46,8 +46,8 @@ from ottla.protocol.records.crc import crc32c
 
 CUT_SUFFIX = ".cut"
 
-# Large enough that the calls do not count, small enough for many partitions at once.
-SCAN_READ_BYTES = 1024 * 1024
+# Large enough that the calls do not count: a quarter of it is slower, four times as much no faster.
+SCAN_READ_BYTES = 256 * 1024
 
 OnSegment = Callable[[Segment], None]
 OnBatch = Callable[[Segment, BatchHeader, memoryview], None]
