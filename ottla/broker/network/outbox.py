@@ -120,9 +120,9 @@ class SentBytes(Protocol):
 class TurnEnd:
     """The outboxes that something was put into in this turn of the loop; one callback sends all.
 
-    Sending while requests are still being read would wake each client at once, and on few cores
-    it then runs before us: measured with 64 connections, three sends at the end of a turn cost
-    what two cost in its middle.
+    A send wakes its client at once, and on few cores the client then runs before us. Measured
+    with 64 connections beside a broker that sent in the middle of the turn: 1.33 times the
+    requests at 0.76 times the CPU each.
     """
 
     __slots__ = ("_loop", "_outboxes", "slice_budget")
