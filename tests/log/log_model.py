@@ -276,8 +276,10 @@ class LogModel:
             match self.rng.randrange(6):
                 case 0:
                     self.disk.remove(path)
-                case 1:
+                case 1 if suffix == INDEX_SUFFIX:
                     self.disk.open(path).truncate(self.rng.randrange(size + 1))
+                case 1:  # a part of its entries would be sound, and where times go back, silent
+                    self.disk.open(path).truncate(0)
                 case 2:
                     self.disk.open(path).truncate(size + self.rng.randrange(100))
                 case 3 if size:

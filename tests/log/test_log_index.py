@@ -165,7 +165,9 @@ def test_a_missing_index_is_not_loaded() -> None:
 
 def test_an_entry_that_points_nowhere_is_corrupt() -> None:
     disk = SimDisk()
-    disk.open(INDEX, create=True).pwrite(bytes.fromhex("00" * 8 + "0000001400001138"), 0)
+    disk.open(INDEX, create=True).pwrite(
+        bytes.fromhex("00" * 8 + "0000001400001138" + "00000018000021f0"), 0
+    )
     index = offset_index(disk)
 
     assert index.load(log_size=10_000)

@@ -120,3 +120,15 @@ def test_the_closing_entry_names_the_greatest_timestamp() -> None:
 
     assert (first.time_index.last_timestamp, first.time_index.last_offset) == (NOW + 9, 2)
     assert first.max_timestamp == NOW + 9
+
+
+def test_a_segment_that_was_sealed_full_and_cut_is_still_full() -> None:
+    config = LogConfig(index_interval_bytes=1, segment_index_bytes=40)
+    log = open_log(new_disk(), config)
+    for step in range(6):
+        append(log, timestamp=NOW + step)
+    log.truncate_to(3)
+    for step in range(3, 6):
+        append(log, timestamp=NOW + step)
+
+    assert bases(log) == [0, 3]

@@ -80,7 +80,7 @@ class EntryFile:
         self._map = None
 
     def load(self) -> bytes | None:
-        """Takes the entries that the file holds; the last one, or b"" if there are none.
+        """Takes the entries that the file holds; the last two, or as many as there are.
 
         None if there is no file, or one that is no whole number of entries.
         """
@@ -94,7 +94,7 @@ class EntryFile:
             count, rest = divmod(file.size(), size)
             if rest:
                 return None
-            last = file.pread(size, (count - 1) * size) if count else b""
+            last = file.pread(2 * size, max(count - 2, 0) * size) if count else b""
         finally:
             file.close()
         self.count = self._written = count

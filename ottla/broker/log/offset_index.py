@@ -42,15 +42,15 @@ class OffsetIndex:
 
     def load(self, log_size: int) -> bool:
         """Opens what is on disk; False if it cannot be the index of a .log file of that size."""
-        last = self.entries.load()
         self.last_offset = self.base_offset
-        if last:
-            relative: int
-            position: int
-            relative, position = ENTRY.unpack(last)
-            self.last_offset = self.base_offset + relative
+        last = self.entries.load()
+        before = (-1, 0)
+        for relative, position in ENTRY.iter_unpack(last or b""):
             # A zero entry is the tail of a file that was never cut to its entries.
-            return relative >= 0 and 0 < position < log_size
+            if relative <= before[0] or not before[1] < position < log_size:
+                return False
+            before = (relative, position)
+            self.last_offset = self.base_offset + relative
         return last is not None
 
     def append(self, offset: int, position: int) -> None:

@@ -207,6 +207,7 @@ class Segment:
         self.index.entries.seal()
         self.time_index.entries.seal()
         self.transactions.seal()
+        self.full = self.index.is_full or self.time_index.is_full
 
     def open_for_sync(self) -> list[File]:
         """Its sealed indexes, opened for whoever syncs and closes them."""
@@ -312,7 +313,7 @@ class Segment:
         del self._recent_lasts[keep:], self._recent_positions[keep:]
         if position == 0:
             self._first_timestamp = None
-        self.full = False
+        self.full = self.index.is_full or self.time_index.is_full
         self._since_entry = 0
         self._find_max_timestamp()
         return end_offset
@@ -454,10 +455,14 @@ class Segment:
     def _check_last_entries(self) -> None:
         """Raises IndexCorrupt unless the last entries name batches that are as they say."""
         offset, position = self.index.last()
-        if position and self.header_at(position).base_offset > offset:
-            raise IndexCorrupt(self.index.entries.path)
+        if position:
+            header = self.header_at(position)
+            if header.base_offset > offset:
+                raise IndexCorrupt(self.index.entries.path)
+            if header.max_timestamp > self.time_index.last_timestamp:
+                raise IndexCorrupt(self.time_index.entries.path)
         if self.time_index.entries.count:
-            self._position_by_time(self.time_index.last_timestamp + 1)
+            self._position_of(self.time_index.last_timestamp, self.time_index.last_offset)
 
     def _find_max_timestamp(self) -> None:
         """From the time index and the batches behind the last entry of the offset index, for an
@@ -478,8 +483,10 @@ class Segment:
 
     def _position_by_time(self, timestamp: int) -> int:
         known, offset = self.time_index.lookup(timestamp - 1)
-        if known == NO_TIMESTAMP:
-            return 0
+        return 0 if known == NO_TIMESTAMP else self._position_of(known, offset)
+
+    def _position_of(self, known: int, offset: int) -> int:
+        """The position of the batch that an entry of the time index names."""
         position, size = self._locate_by_index(offset)
         if not size or self.header_at(position).max_timestamp != known:
             raise IndexCorrupt(self.time_index.entries.path)

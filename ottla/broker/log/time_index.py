@@ -47,10 +47,11 @@ class TimeIndex:
         """Opens what is on disk; False if it can be no time index of this segment."""
         last = self.entries.load()
         self.last_timestamp, self.last_offset = NO_TIMESTAMP, self.base_offset
-        if last:
-            self.last_timestamp, relative = ENTRY.unpack(last)
-            self.last_offset = self.base_offset + relative
-            return relative >= 0 and self.last_timestamp > NO_TIMESTAMP
+        for timestamp, relative in ENTRY.iter_unpack(last or b""):
+            # A zero entry is the tail of a file that was never cut to its entries.
+            if timestamp <= self.last_timestamp or self.base_offset + relative < self.last_offset:
+                return False
+            self.last_timestamp, self.last_offset = timestamp, self.base_offset + relative
         return last is not None
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
