@@ -149,10 +149,20 @@ class ErrorCode(IntEnum):
     SHARE_SESSION_LIMIT_REACHED = 133
 
 
+# A string of the protocol holds 32767 bytes, a character takes up to four of them, and a message
+# quotes names and values that may be as long themselves.
+MESSAGE_LENGTH_MAX = 8000
+
+
 class KafkaError(Exception):
-    """A request, or a part of one, is refused with `code`; `message` is for the client's user."""
+    """A request, or a part of one, is refused with `code`; `message` is for the client's user.
+
+    A message that no answer could carry is cut.
+    """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        if message is not None and len(message) > MESSAGE_LENGTH_MAX:
+            message = f"{message[:MESSAGE_LENGTH_MAX]}..."
         super().__init__(code, message)
         self.code = code
         self.message = message
