@@ -24,7 +24,10 @@ Result = CreatePartitionsResponse.CreatePartitionsTopicResult
 def create_partitions(
     image: MetadataImage, request: CreatePartitionsRequest, *, rng: Rng
 ) -> tuple[list[Message], CreatePartitionsResponse]:
-    """Adds partitions where the count asked for is an increase; `count` is the new total."""
+    """Adds partitions where the count asked for is an increase; `count` is the new total.
+
+    The limit counts for all topics of a request together: they become one change.
+    """
     response = CreatePartitionsResponse()
     records: list[Message] = []
     counts = Counter(topic.name for topic in request.topics)
@@ -32,7 +35,7 @@ def create_partitions(
         if counts[topic.name] > 1:
             continue
         try:
-            added = _add(image, topic, rng)
+            added = _add(image, topic, rng, room=PARTITIONS_PER_REQUEST_MAX - len(records))
         except KafkaError as error:
             response.results.append(Result(topic.name, int(error.code), error.message))
             continue
@@ -46,12 +49,12 @@ def create_partitions(
     return ([] if request.validate_only else records), response
 
 
-def _add(image: MetadataImage, wanted: Wanted, rng: Rng) -> list[Message]:
+def _add(image: MetadataImage, wanted: Wanted, rng: Rng, *, room: int) -> list[Message]:
     topic = image.topics.by_name.get(wanted.name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC)
     current = len(topic.partitions)
-    _check_count(wanted, current)
+    _check_count(wanted, current, room)
     added = wanted.count - current
     factor = len(topic.partitions[0].replicas)
     if wanted.assignments is not None:
@@ -64,7 +67,7 @@ def _add(image: MetadataImage, wanted: Wanted, rng: Rng) -> list[Message]:
     ]
 
 
-def _check_count(wanted: Wanted, current: int) -> None:
+def _check_count(wanted: Wanted, current: int, room: int) -> None:
     if wanted.count == current:
         reason = f"Topic already has {current} partition(s)."
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, reason)
@@ -74,7 +77,7 @@ def _check_count(wanted: Wanted, current: int) -> None:
             f"The topic {wanted.name} currently has {current} partition(s);"
             f" {wanted.count} would not be an increase.",
         )
-    if wanted.count - current > PARTITIONS_PER_REQUEST_MAX:
+    if wanted.count - current > room:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
         )
