@@ -45,6 +45,10 @@ from ottla.protocol.records.crc import crc32c
 # The keys of a batch up to this size are looked at in place: some 100 records, half a millisecond.
 IN_PLACE_BYTES_MAX = 16 * 1024
 
+# How many records an answer names at most. Kafka names all; a compressed batch of some kilobytes
+# may hold millions, and nobody mends them one by one.
+RECORD_ERRORS_MAX = 1000
+
 CODEC_MAX = 4
 CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 PRODUCER_CODEC = "producer"
@@ -190,15 +194,17 @@ class Rules:
         """Reads all records; refuses those of a compacted topic that have no key."""
         from ottla.protocol.records.record import iterate_records
 
-        errors = [
-            (
-                index,
-                "Compacted topic cannot accept message without key in topic partition"
-                f" {self.topic_partition}.",
-            )
-            for index, record in enumerate(iterate_records(records))
-            if self.compacted and record.key is None
-        ]
+        text = (
+            "Compacted topic cannot accept message without key in topic partition"
+            f" {self.topic_partition}."
+        )
+        errors: list[tuple[int, str]] = []
+        count = 0
+        for index, record in enumerate(iterate_records(records)):
+            if record.key is None and self.compacted:
+                count += 1
+                if count <= RECORD_ERRORS_MAX:
+                    errors.append((index, text))
         if errors:
             shown = ", ".join(
                 f"RecordError(batchIndex={index}, message='{text}')"
@@ -206,7 +212,7 @@ class Rules:
             )
             raise RefusedBatch(
                 ErrorCode.INVALID_RECORD,
-                f"One or more records have been rejected due to {len(errors)} record errors in"
+                f"One or more records have been rejected due to {count} record errors in"
                 f" total, and only showing the first three errors at most: [{shown}]",
                 record_errors=errors,
             )
