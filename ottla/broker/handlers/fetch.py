@@ -30,7 +30,6 @@ TopicResponse = FetchResponse.FetchableTopicResponse
 
 TOPIC_IDS_SINCE_VERSION = 13
 ISOLATION_LEVELS = (0, 1)
-CONSUMER_REPLICA_ID = -1
 NO_RECORDS = b""
 
 
@@ -61,7 +60,7 @@ def _refusal(request: FetchRequest) -> ErrorCode | None:
     if request.isolation_level not in ISOLATION_LEVELS:
         return ErrorCode.INVALID_REQUEST
     state = request.replica_state
-    if request.replica_id != CONSUMER_REPLICA_ID or state.replica_id != CONSUMER_REPLICA_ID:
+    if request.replica_id >= 0 or state.replica_id >= 0:
         # A single node has no other replica; a claim to be one moves no high watermark.
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     return None
