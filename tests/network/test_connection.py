@@ -166,6 +166,34 @@ async def test_a_handler_that_fails_is_answered_and_told() -> None:
         raw.close()
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_an_answer_that_its_message_cannot_hold_ends_that_connection_only(
+    at_once: bool,
+) -> None:
+    too_long = ProduceResponse.PartitionProduceResponse(error_message="x" * 40_000)
+    answer = ProduceResponse(
+        [ProduceResponse.TopicProduceResponse("t", partition_responses=[too_long])]
+    )
+
+    def produce(session: Any, request: Any, version: int) -> Any:
+        async def later() -> ProduceResponse:
+            return answer
+
+        return answer if at_once else later()
+
+    async with serving({ApiKey.PRODUCE: produce, ApiKey.API_VERSIONS: answer_at_once}) as served:
+        other, raw = await served.connect(), await served.connect()
+        raw.send(ProduceRequest(), 9)
+
+        assert await raw.closed()
+        other.send(ApiVersionsRequest(), 0, correlation_id=5)
+        assert await other.correlation_id() == 5
+        assert served.server.metrics.handler_errors == 1
+        assert served.fatal == []
+        other.close()
+        raw.close()
+
+
 async def test_a_broken_invariant_ends_the_broker() -> None:
     def broken(session: Any, request: Any, version: int) -> Any:
         raise AssertionError("two and two are five")
