@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
+from ottla.broker.log.validation import RECORD_ERRORS_MAX
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.batch import (
     CONTROL,
@@ -258,9 +259,11 @@ HEADERS = [
 TIMESTAMPS = [
     _row(
         "two hours ahead",
+        # By the header one record is too late, and its last is named; Kafka, which reads them
+        # all, names both.
         lambda now: batch(now + 2 * HOUR_MS),
         ErrorCode.INVALID_TIMESTAMP,
-        record_errors=(0, 1),
+        record_errors=(1,),
     ),
     _row("timestamp -1", lambda now: batch(-1), NONE, stored=lambda sent, stored: True),
     _row("timestamp -5", lambda now: batch(-5), NONE, stored=lambda sent, stored: True),
@@ -280,6 +283,10 @@ def _twice(records: Build, name: str, *, kafka: ErrorCode = INVALID) -> list[Row
         _row(f"{name}, ordinary topic", records, NONE, kafka=kafka),
         _row(f"{name}, compacted topic", records, INVALID, kafka=kafka, topic=Topic.COMPACTED),
     ]
+
+
+def _null_keys(count: int) -> bytes:
+    return b"".join(encode_record(delta, 0, key=None, value=None) for delta in range(count))
 
 
 ONE = encode_record(0, 0, key=b"k", value=b"v")
@@ -327,6 +334,14 @@ RECORDS = [
         INVALID,
         topic=Topic.COMPACTED,
         record_errors=(0,),
+    ),
+    _row(
+        # A few kilobytes that would make as many reasons, in memory and in the answer.
+        "50,000 null keys in gzip, compacted topic",
+        lambda now: with_block(now, _null_keys(50_000), 50_000, codec=Codec.GZIP),
+        INVALID,
+        topic=Topic.COMPACTED,
+        record_errors=tuple(range(RECORD_ERRORS_MAX)),
     ),
 ]
 
