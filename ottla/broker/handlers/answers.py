@@ -31,10 +31,20 @@ class Pending:
     """An answer that comes later. A handler returns it, and calls `complete` exactly once.
 
     `complete` may come before the handler has returned. `on_abandoned` runs if the connection
-    ends first, so that a parked request leaves no trace in the waiters.
+    ends first, so that a parked request leaves no trace in the waiters. `held_bytes` is the memory
+    that it keeps while it waits, if that is worth counting; set before it is returned.
     """
 
-    __slots__ = ("abandoned", "correlation_id", "entry", "line", "response", "started_s", "version")
+    __slots__ = (
+        "abandoned",
+        "correlation_id",
+        "entry",
+        "held_bytes",
+        "line",
+        "response",
+        "started_s",
+        "version",
+    )
 
     def __init__(self) -> None:
         self.line: Line | None = None
@@ -44,6 +54,7 @@ class Pending:
         self.version = 0
         self.correlation_id = 0
         self.started_s = 0.0
+        self.held_bytes = 0
 
     def complete(self, response: Any) -> None:
         assert self.response is None, "answered twice"

@@ -33,13 +33,13 @@ class ProduceAnswer(Pending):
 
     __slots__ = ("waiting", "whole")
 
-    def __init__(self, whole: ProduceResponse) -> None:
+    def __init__(self, whole: ProduceResponse | NoAnswer) -> None:
         super().__init__()
         self.whole = whole
         self.waiting = 0
 
     def committed(self, part: PartResponse) -> None:
-        """One part of the answer is ready. `line` is None when nobody waits (acks=0)."""
+        """One part of the answer is ready. `line` is None while the request is being served."""
         self.waiting -= 1
         if not self.waiting and self.line is not None and not self.abandoned:
             self.complete(self.whole)
@@ -67,11 +67,13 @@ class Append:
     @property
     def answer(self) -> ProduceAnswer:
         if self._answer is None:
-            self._answer = ProduceAnswer(self.response)
+            self._answer = ProduceAnswer(self.response if self.acks else NO_ANSWER)
         return self._answer
 
-    def result(self) -> ProduceResponse | ProduceAnswer:
-        return self.response if self._answer is None else self._answer
+    @property
+    def pending(self) -> ProduceAnswer | None:
+        """What is still waited for; an append that fails its log dir ends the waits before it."""
+        return self._answer if self._answer is not None and self._answer.waiting else None
 
 
 def handle_produce(
@@ -101,11 +103,14 @@ def handle_produce(
                 refuse(part, ErrorCode.INVALID_TOPIC_EXCEPTION)
             else:
                 _append(append, partition, data.records, part)
+    pending = append.pending
     if request.acks == 0:
-        return _without_answer(response)
+        # What waits for a worker keeps its place in the line, so that who sends more than the
+        # workers convert is not read from.
+        return _without_answer(response) if pending is None else pending
     if by_id and len(response.responses) > 1:
         response.responses.sort(key=_has_unknown_id)  # Kafka lists them after the good ones
-    return append.result()
+    return response if pending is None else pending
 
 
 def refuse(part: PartResponse, code: ErrorCode, message: str | None = None) -> None:
@@ -195,16 +200,20 @@ def _write_later(
         work = partial(log.prepare, memoryview(own), now_ms=now_ms)
     answer = append.answer
     answer.waiting += 1
+    answer.held_bytes += len(own)
 
     def then(converted: bytearray | memoryview | BaseException) -> None:
         try:
             if isinstance(converted, BaseException):
                 raise converted
             if not partition.online:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                raise KafkaError(absence(append.rooms, partition.topic, partition.index))
             _write(append, partition, memoryview(converted), part)
         except KafkaError as error:
             _refuse_by(part, error)
+        except BaseException:
+            answer.failed(part, ErrorCode.UNKNOWN_SERVER_ERROR)
+            raise
         answer.committed(part)
 
     append.rooms.replicas.convert(partition, work, own, then)

@@ -9,6 +9,7 @@ unanswered requests, is not read from until it catches up. What the bytes mean s
 from __future__ import annotations
 
 import asyncio
+import errno
 import inspect
 import socket
 import struct
@@ -31,9 +32,13 @@ UNSENT_BYTES_MAX = 1024 * 1024
 """Reading stops above this much unsent memory (row 40 of the bad-input table)."""
 UNANSWERED_MAX = 512
 """Requests of one connection in the line; librdkafka pipelines without limit, Kafka serves one."""
+HELD_BYTES_MAX = 8 * 1024 * 1024
+"""Records of one connection that wait for a worker; a few batches keep the workers busy."""
 FRAME_SECONDS = 30.0
 """A frame that has begun must come within this time plus its bytes at FRAME_BYTES_PER_S."""
 FRAME_BYTES_PER_S = 65536
+SHRINK_AFTER_S = 10.0
+"""A receive buffer is given back when nothing came for so long."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -45,6 +50,7 @@ class Connection(asyncio.BufferedProtocol):
         "_frames",
         "_held_bytes",
         "_line",
+        "_line_bytes",
         "_loop",
         "_metrics",
         "_outbox",
@@ -68,6 +74,7 @@ class Connection(asyncio.BufferedProtocol):
         self._paused = False
         self._frame_started_s = 0.0
         self._held_bytes = 0
+        self._line_bytes = 0
         self.last_active_s = endpoint.loop.time()
 
     def __repr__(self) -> str:
@@ -86,7 +93,13 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
             return
         sock = transport.get_extra_info("socket")
-        own = socket.socket(sock.family, sock.type, sock.proto, fileno=_duplicate(sock))
+        try:
+            descriptor = socket.dup(sock.fileno())
+        except OSError:  # no descriptor is left
+            self._metrics.closed("no_descriptor")
+            self._transport.abort()
+            return
+        own = socket.socket(sock.family, sock.type, sock.proto, fileno=descriptor)
         own.setblocking(False)
         _tune(own, self._endpoint)
         local = own.getsockname()
@@ -145,10 +158,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def overdue(self, now_s: float) -> bool:
         """Has a frame begun that is too slow (row 3 of the bad-input table)?"""
-        if not self._frame_started_s:
+        if not self._frame_started_s or self._paused:
             return False
         allowed = FRAME_SECONDS + self._frames.buffered / FRAME_BYTES_PER_S
         return now_s - self._frame_started_s > allowed
+
+    def rest(self, now_s: float) -> None:
+        """Gives the receive buffer back if nothing came for a while."""
+        if now_s - self.last_active_s > SHRINK_AFTER_S:
+            self._frames.shrink()
 
     def close(self, reason: str) -> None:
         """Ends the connection; what is unsent is dropped."""
@@ -159,7 +177,7 @@ class Connection(asyncio.BufferedProtocol):
     async def finish(self, deadline_s: float) -> None:
         """Reads no more, waits until everything is answered and sent, then closes."""
         assert self._transport is not None
-        self._pause()
+        self.pause()
         while (self._line or self._unsent) and self._loop.time() < deadline_s:
             if self._transport.is_closing():
                 return
@@ -180,9 +198,14 @@ class Connection(asyncio.BufferedProtocol):
                 frame = frames.next_frame()
                 if frame is None:
                     break
+                self._frame_started_s = 0.0  # what is left in the buffer is another one
                 self._request(frame)
-                if len(self._line) >= UNANSWERED_MAX or self._unsent > UNSENT_BYTES_MAX:
-                    self._pause()
+                if (
+                    len(self._line) >= UNANSWERED_MAX
+                    or self._unsent > UNSENT_BYTES_MAX
+                    or self._line_bytes > HELD_BYTES_MAX
+                ):
+                    self.pause()
         except ProtocolError as error:
             self._endpoint.refused(self, str(error))
             self.close("protocol_error")
@@ -259,6 +282,7 @@ class Connection(asyncio.BufferedProtocol):
         pending.started_s = started_s
         pending.line = self
         self._line.append(pending)
+        self._line_bytes += pending.held_bytes
         if pending.response is not None and self._line[0] is pending:
             self._send_ready()
 
@@ -274,6 +298,7 @@ class Connection(asyncio.BufferedProtocol):
         while line and line[0].response is not None:
             pending = line.popleft()
             pending.line = None
+            self._line_bytes -= pending.held_bytes
             entry = pending.entry
             if pending.response is not NO_ANSWER:
                 self._send(entry, pending.version, pending.correlation_id, pending.response)
@@ -285,14 +310,18 @@ class Connection(asyncio.BufferedProtocol):
         assert self._outbox is not None
         try:
             data, slices = entry.encoders[version](correlation_id, response)
+            # The only payloads that our handlers put into an answer are slices of log files.
+            self._outbox.put(data, cast("list[tuple[int, FileSlice]]", slices))
         except (ValueError, struct.error) as error:
             self._endpoint.unwritable(entry, version, error)
             self.close("unwritable_answer")
-            return
-        # The only payloads that our handlers put into an answer are slices of log files.
-        self._outbox.put(data, cast("list[tuple[int, FileSlice]]", slices))
+        except OSError as error:
+            # A file cannot be read, or was closed while its slice waited in the line. Whoever
+            # completed the answer is not to blame.
+            self._sending_failed(errno.errorcode.get(error.errno or 0, str(error)))
 
-    def _pause(self) -> None:
+    def pause(self) -> None:
+        """Reads no more, until everything is sent."""
         if not self._paused:
             self._paused = True
             if self._transport is not None and not self._transport.is_closing():
@@ -300,11 +329,18 @@ class Connection(asyncio.BufferedProtocol):
 
     def _drained(self) -> None:
         """Everything is sent: go on reading if that was what held us."""
-        if self._paused and len(self._line) <= UNANSWERED_MAX // 2:
+        if (
+            self._paused
+            and len(self._line) <= UNANSWERED_MAX // 2
+            and self._line_bytes <= HELD_BYTES_MAX // 2
+        ):
             assert self._transport is not None
             if self._endpoint.stopping or self._transport.is_closing():
                 return
             self._paused = False
+            # The peer could send nothing meanwhile: neither idle nor slow.
+            self._frame_started_s = 0.0
+            self.last_active_s = self._loop.time()
             self._transport.resume_reading()
             self._loop.call_soon(self._serve_rest)
 
@@ -315,10 +351,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def _sending_failed(self, reason: str) -> None:
         self.close(f"send_failed:{reason}")
-
-
-def _duplicate(sock: Any) -> int:
-    return socket.dup(sock.fileno())
 
 
 def _tune(sock: socket.socket, endpoint: Endpoint) -> None:

@@ -192,11 +192,17 @@ class Server:
         for server in self._servers:
             await server.start_serving()
 
-    async def stop(self, *, grace_s: float) -> None:
-        """Accepts no more, lets open requests finish within the grace, then closes."""
+    def pause(self) -> None:
+        """Accepts and reads no more; what has been read is still served."""
         self.stopping = True
         for server in self._servers:
             server.close()
+        for connection in self.connections:
+            connection.pause()
+
+    async def stop(self, *, grace_s: float) -> None:
+        """Accepts no more, lets open requests finish within the grace, then closes."""
+        self.pause()
         deadline_s = self.loop.time() + grace_s
         await asyncio.gather(*(c.finish(deadline_s) for c in self.connections))
         for task in list(self._tasks):
@@ -258,6 +264,8 @@ class Server:
                 connection.close("slow_frame")
             elif connection.idle and now_s - connection.last_active_s > idle_s:
                 connection.close("idle")
+            else:
+                connection.rest(now_s)
         if 0 <= self.limits.held_bytes_max < self.held_bytes:
             self._shed()
 

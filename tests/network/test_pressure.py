@@ -1,0 +1,99 @@
+"""Peers that are busy, and a process that is short of descriptors."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from typing import Any
+
+import pytest
+
+from ottla.broker.handlers.answers import NO_ANSWER, Pending
+from ottla.broker.network import connection
+from ottla.broker.network.connection import FRAME_SECONDS
+from ottla.protocol.api import ApiKey
+from ottla.protocol.frame import encode_request
+from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.produce import ProduceRequest
+from tests.network.served import serving
+
+
+def answer_at_once(session: Any, request: Any, version: int) -> ApiVersionsResponse:
+    return ApiVersionsResponse()
+
+
+async def test_a_frame_is_always_open_on_a_busy_connection() -> None:
+    loop = asyncio.get_running_loop()
+    frame, _ = encode_request(ApiVersionsRequest(), 0, correlation_id=1, client_id="busy")
+    middle = len(frame) // 2
+    async with serving({ApiKey.API_VERSIONS: answer_at_once}) as served:
+        raw = await served.connect()
+        raw.writer.write(frame[:middle])
+        for _ in range(200):
+            before_s = loop.time()
+            raw.writer.write(frame[middle:] + frame[:middle])
+            assert await raw.correlation_id() == 1
+        (busy,) = served.server.connections
+
+        assert not busy.overdue(before_s + FRAME_SECONDS)
+        assert busy.overdue(loop.time() + FRAME_SECONDS + 1)
+        raw.close()
+
+
+async def test_a_connection_without_a_descriptor_for_its_answers_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def none_left(descriptor: int) -> int:
+        raise OSError(errno.EMFILE, "no descriptor is left")
+
+    async with serving({ApiKey.API_VERSIONS: answer_at_once}) as served:
+        with monkeypatch.context() as patch:
+            patch.setattr(socket, "dup", none_left)
+            raw = await served.connect()
+            raw.send(ApiVersionsRequest(), 0, 1)
+            assert await raw.closed()
+            raw.close()
+        assert served.server.connections == []
+        assert served.fatal == []
+
+        raw = await served.connect()
+        raw.send(ApiVersionsRequest(), 0, 2)
+        assert await raw.correlation_id() == 2
+        raw.close()
+
+
+async def test_who_sends_more_than_workers_take_is_not_read_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection, "HELD_BYTES_MAX", 10_000)
+    waiting: list[Pending] = []
+
+    def hold(session: Any, request: Any, version: int) -> Pending:
+        pending = Pending()
+        pending.held_bytes = 3_000
+        waiting.append(pending)
+        return pending
+
+    async with serving({ApiKey.PRODUCE: hold, ApiKey.API_VERSIONS: answer_at_once}) as served:
+        raw = await served.connect()
+        for number in range(20):
+            raw.send(ProduceRequest(), 9, number)
+        await until(waiting, 4)
+        beside = await served.connect()  # a round trip later nothing more was taken
+        beside.send(ApiVersionsRequest(), 0, 1)
+        assert await beside.correlation_id() == 1
+        beside.close()
+        assert len(waiting) == 4
+
+        for number in range(20):  # an answer that is none, as for acks=0, makes room, too
+            await until(waiting, number + 1)
+            waiting[number].complete(NO_ANSWER)
+        assert len(waiting) == 20
+        raw.close()
+
+
+async def until(waiting: list[Pending], count: int) -> None:
+    async with asyncio.timeout(5):
+        while len(waiting) < count:
+            await asyncio.sleep(0)
