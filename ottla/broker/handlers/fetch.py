@@ -51,7 +51,7 @@ def handle_fetch(
         return fetch.refuse(refused)
     response = fetch.attempt()
     if fetch.satisfied or request.max_wait_ms <= 0 or not resolved.wanted:
-        return response
+        return fetch.leaves(response)
     fetch.park(request.max_wait_ms)
     return fetch
 
@@ -71,11 +71,13 @@ class ParkedFetch(Pending):
 
     __slots__ = (
         "_by_id",
+        "_min_bytes",
         "_partitions",
         "_request",
         "_resolved",
         "_session",
         "_timer",
+        "_told",
         "_upper",
         "found_bytes",
         "satisfied",
@@ -92,6 +94,10 @@ class ParkedFetch(Pending):
         self._upper = UPPER_LAST_STABLE if request.isolation_level == 1 else UPPER_HIGH_WATERMARK
         self._partitions: list[Partition] = []
         self._timer: asyncio.TimerHandle | None = None
+        most = min(request.max_bytes, session.rooms.config.fetch_max_bytes)
+        self._min_bytes = min(request.min_bytes, most)
+        # What the last attempt would tell a session's client; it is told when that answer leaves.
+        self._told: list[tuple[Wanted, PartitionData]] = []
         self.found_bytes = 0
         self.satisfied = False
 
@@ -100,9 +106,9 @@ class ParkedFetch(Pending):
         is over: enough bytes, or any partition with an error."""
         rooms = self._session.rooms
         budget = min(self._request.max_bytes, rooms.config.fetch_max_bytes)
-        min_bytes = min(self._request.min_bytes, budget)
         incremental = self._resolved.incremental
         self._partitions.clear()
+        self._told.clear()
         self.found_bytes = 0
         self.satisfied = False
         response = FetchResponse()
@@ -122,8 +128,8 @@ class ParkedFetch(Pending):
                 with_data.append(wanted)
             if incremental and not _is_news(wanted, part):
                 continue
-            wanted.sent_high_watermark = part.high_watermark
-            wanted.sent_log_start = part.log_start_offset
+            if fetch_session is not None:
+                self._told.append((wanted, part))
             if not known:
                 misplaced.append((wanted, part))
                 continue
@@ -133,10 +139,17 @@ class ParkedFetch(Pending):
             last.partitions.append(part)
         for wanted, part in misplaced:  # errors of what is not there come last, as in Kafka
             response.responses.append(TopicResponse(wanted.topic, wanted.topic_id, [part]))
-        if self.found_bytes >= min_bytes:
+        if self.found_bytes >= self._min_bytes:
             self.satisfied = True
         if fetch_session is not None and with_data:
             fetch_session.moved_last([key_of(wanted, fetch_session) for wanted in with_data])
+        return response
+
+    def leaves(self, response: FetchResponse) -> FetchResponse:
+        """The answer of the last attempt is what the client gets: its session remembers it."""
+        for wanted, part in self._told:
+            wanted.sent_high_watermark = part.high_watermark
+            wanted.sent_log_start = part.log_start_offset
         return response
 
     def refuse(self, code: ErrorCode) -> FetchResponse:
@@ -154,7 +167,7 @@ class ParkedFetch(Pending):
 
     def advanced(self) -> None:
         """A partition moved: answer if there is enough now."""
-        if self._request.min_bytes > 1 and not self._enough():
+        if self._min_bytes > 1 and not self._enough():
             return
         response = self.attempt()
         if self.satisfied:
@@ -174,7 +187,7 @@ class ParkedFetch(Pending):
 
     def _finish(self, response: FetchResponse) -> None:
         self._leave()
-        self.complete(response)
+        self.complete(self.leaves(response))
 
     def _leave(self) -> None:
         if self._timer is not None:
@@ -193,7 +206,7 @@ class ParkedFetch(Pending):
             found += partition.log.bytes_available(
                 want.fetch_offset, self._upper, want.partition_max_bytes
             )
-            if found >= self._request.min_bytes:
+            if found >= self._min_bytes:
                 return True
         return False
 
