@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from ottla.broker.controller.activation import NewCluster, activate
-from ottla.broker.controller.brokers import Registration, shutdown, unfence
+from ottla.broker.controller.brokers import Registration, assign_directories, shutdown, unfence
 from ottla.broker.controller.formatting import format_directories, read_bootstrap
 from ottla.broker.faults import Call
 from ottla.broker.handlers.auto_create import AutoCreation
@@ -49,7 +49,7 @@ from ottla.broker.telemetry.http import TelemetryServer
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import effective_log_config
 from ottla.config.types import Listener, LogConfig
-from ottla.protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.wire import uuid_text
 
 STOP_GRACE_S = 0.5
@@ -191,7 +191,7 @@ class Broker:
             clock=self._clock,
             events=self._events,
             executor=self._workers,
-            on_fatal=self._fail,
+            on_fatal=self._quorum_failed,
         )
 
     def _make_rooms(self) -> Rooms:
@@ -225,11 +225,15 @@ class Broker:
             send_buffer_bytes=config.socket_send_buffer_bytes,
             receive_buffer_bytes=config.socket_receive_buffer_bytes,
             backlog=config.socket_listen_backlog_size,
-            max_connections=min(config.max_connections, self._descriptors - RESERVED_DESCRIPTORS),
+            max_connections=min(config.max_connections, self._descriptors_for_connections()),
             max_connections_per_ip=config.max_connections_per_ip,
             idle_ms=config.connections_max_idle_ms,
             held_bytes_max=config.queued_max_request_bytes,
         )
+
+    def _descriptors_for_connections(self) -> int:
+        """A connection has two: its transport's and the outbox's."""
+        return max(1, (self._descriptors - RESERVED_DESCRIPTORS) // 2)
 
     def _load_logs(self) -> None:
         image = self.quorum.image
@@ -261,6 +265,18 @@ class Broker:
         self._broker_epoch = registered.epoch
         clean = registered.clean and not self.logs.unclean_dirs
         await self.quorum.submit(lambda image: unfence(image, config.node_id, clean=clean))
+        await self._assign_directories()
+
+    async def _assign_directories(self) -> None:
+        """Records which of several log dirs holds what, for the day when one of them is missing."""
+        if len(self._static.data_dirs) == 1:
+            return  # the controller knows where everything is
+        node_id = self._static.node_id
+        places = self._publisher.places()
+        try:
+            await self.quorum.submit(lambda image: assign_directories(image, node_id, places))
+        except KafkaError as error:
+            self._events.warning("directories_not_assigned", error=str(error))
 
     def _endpoint(self, bound: Listener) -> EndpointImage:
         shown = self._static.advertised.get(bound.name, bound)
@@ -294,18 +310,34 @@ class Broker:
         if hasattr(self, "measures"):
             self.measures.stop()
         if hasattr(self, "server"):
+            self.server.pause()
+            self.replicas.answer_fetches()
             await self.server.stop(grace_s=STOP_GRACE_S)
-        if clean and self._broker_epoch >= 0:
-            await self.quorum.submit(lambda image: shutdown(image, self._static.node_id))
+        clean = clean and self._broker_epoch >= 0 and not self.failed.done()
         if hasattr(self, "quorum"):
-            await self.quorum.stop()
-        await self._loop.run_in_executor(self._workers, self.replicas.close)
-        if clean and self._broker_epoch >= 0:
-            epoch = self._broker_epoch
-            await self._loop.run_in_executor(self._workers, self.logs.shutdown, epoch)
-        else:
+            await self._leave_quorum(clean=clean)
+        await self.replicas.close()
+        try:
+            if clean and not self.failed.done():
+                epoch = self._broker_epoch
+                await self._loop.run_in_executor(self._workers, self.logs.shutdown, epoch)
+        finally:
+            # A start that was given up may still be recovering logs in a worker: nobody else may
+            # have the directories before it is through.
+            await self._loop.run_in_executor(None, self._workers.shutdown)
             self.logs.abandon()
-        self._workers.shutdown()
+
+    async def _leave_quorum(self, *, clean: bool) -> None:
+        """Fences this broker and closes the metadata log; a disk that is full prevents no stop."""
+        try:
+            if clean:
+                await self.quorum.submit(lambda image: shutdown(image, self._static.node_id))
+        except (KafkaError, OSError) as error:
+            self._events.warning("shutdown_not_recorded", error=str(error))
+        try:
+            await self.quorum.stop()
+        except OSError as error:
+            self._events.error("metadata_log_not_closed", error=str(error))
 
     # what the rooms report
 
@@ -313,6 +345,8 @@ class Broker:
         if any(kind == BROKER_RESOURCE for kind, _ in delta.changed_configs):
             self._configure(image)
         self._publisher.publish(delta, image)
+        if delta.changed_partitions and len(self._static.data_dirs) > 1:
+            self.server.spawn(self._assign_directories(), "assign-directories")
 
     def _configure(self, image: MetadataImage) -> None:
         """What was set at run time goes over what the start said."""
@@ -339,6 +373,12 @@ class Broker:
         self._events.error("job_failed", job=name, exc_info=error)
         if isinstance(error, AssertionError):
             self._fail(error)
+
+    def _quorum_failed(self, error: BaseException) -> None:
+        """A failed sync of the metadata log is a log dir lost, and the end with its own status."""
+        if isinstance(error, OSError):
+            self.logs.faults.failed(self._static.metadata_dir, Call.SYNC, error)
+        self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
         """The broker cannot go on; whoever runs it sees `failed` and stops it."""

@@ -146,7 +146,7 @@ class House:
             task.cancel()
         await asyncio.gather(*self.background, return_exceptions=True)
         broker_epoch = self.rooms.image.cluster.brokers[NODE_ID].epoch
-        self.rooms.replicas.close()
+        await self.rooms.replicas.close()
         await self.rooms.quorum.stop()
         self.rooms.logs.shutdown(broker_epoch)
         self._workers.shutdown()

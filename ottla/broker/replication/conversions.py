@@ -56,9 +56,14 @@ class ConversionQueue:
 
     def _drain(self) -> None:
         items = self._items
-        while items and items[0].records is not None:
-            item = items.popleft()
-            assert item.records is not None
-            item.then(item.records)
-        if not items:
-            self._on_empty()
+        try:
+            while items and items[0].records is not None:
+                item = items.popleft()
+                assert item.records is not None
+                item.then(item.records)
+        finally:
+            # Whatever one of them raised, those behind it must not wait for good.
+            if not items:
+                self._on_empty()
+            elif items[0].records is not None:
+                self._loop.call_soon(self._drain)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from ottla.broker.log.manager import LogManager
 from ottla.broker.metadata.delta import Delta
-from ottla.broker.metadata.image import MetadataImage
+from ottla.broker.metadata.image import MetadataImage, is_reserved_id
 from ottla.broker.metadata.publish import LocalPartition, local_changes
 from ottla.broker.ports import Events
 from ottla.broker.replication.replicas import Replicas
@@ -49,8 +49,44 @@ class Publisher:
             known = topic is not None and log.partition in topic.partitions
             if not known or topic is None or topic.topic_id != log.topic_id:
                 self._logs.set_aside(log.topic, log.partition)
+        missing = self._missing_dirs(image)
         for topic, index, partition in image.leaders(self._node_id):
+            directory_id = partition.directory_of(self._node_id)
+            is_elsewhere = missing and (is_reserved_id(directory_id) or directory_id in missing)
+            if is_elsewhere and self._logs.get(topic.name, index) is None:
+                self._leave_offline(topic.name, index)
+                continue
             self._lead(image, topic.name, topic.topic_id, index, partition.leader_epoch)
+
+    def places(self) -> dict[tuple[bytes, int], bytes]:
+        """(topic id, partition) -> the id of the log dir that holds it, of all that are led."""
+        ids = self._logs.directory_ids
+        return {
+            (one.topic_id, one.index): ids[self._logs.dir_of(one.log)] for one in self._replicas
+        }
+
+    def _missing_dirs(self, image: MetadataImage) -> set[bytes]:
+        """The log dirs in which a partition may lie that are not here, or not in order."""
+        named = {
+            partition.directory_of(self._node_id)
+            for _, _, partition in image.leaders(self._node_id)
+        }
+        broker = image.cluster.brokers.get(self._node_id)
+        if broker is not None:
+            named.update(broker.directories)
+        online = {
+            directory_id
+            for path, directory_id in self._logs.directory_ids.items()
+            if path not in self._logs.offline_dirs
+        }
+        return {one for one in named if not is_reserved_id(one)} - online
+
+    def _leave_offline(self, topic: str, index: int) -> None:
+        """An empty log in place of one on a disk that is away would hide what was acknowledged, and
+        give its offsets again."""
+        reason = "its log dir is missing or offline"
+        self._logs.offline_partitions[topic, index] = reason
+        self._events.error("partition_not_opened", topic=topic, partition=index, error=reason)
 
     def publish(self, delta: Delta, image: MetadataImage) -> None:
         changes = local_changes(delta, image, self._node_id)

@@ -90,6 +90,7 @@ class Replicas:
         self._pools: dict[str, SyncPool] = {}
         self._dirty: list[Partition] = []
         self._waiting: dict[Partition, None] = {}
+        self._closed = False
         self.sync_times = Histogram(SECONDS)
 
     def __iter__(self) -> Iterator[Partition]:
@@ -174,20 +175,26 @@ class Replicas:
         self._waiting[partition] = None
 
     def expire_waiters(self) -> None:
-        """A periodic job: answers REQUEST_TIMED_OUT to what waits too long; the data stays."""
+        """A periodic job: answers REQUEST_TIMED_OUT to what waits too long; the data stays.
+
+        It also asks again for a sync that could not begin, for want of a descriptor.
+        """
         now_ms = self._clock.monotonic_ms()
         for partition in list(self._waiting):
             waiters = partition.commit_waiters
             if not waiters:
                 del self._waiting[partition]
                 continue
+            if partition.log.must_flush and not partition.flushing:
+                self._begin_soon(partition)
             late = [waiter for waiter in waiters if waiter.deadline_ms <= now_ms]
+            if late:
+                partition.commit_waiters = deque(one for one in waiters if one.deadline_ms > now_ms)
             for waiter in late:
-                waiters.remove(waiter)
                 waiter.listener.failed(waiter.part, ErrorCode.REQUEST_TIMED_OUT)
 
     def flush_all(self) -> None:
-        """Begins a sync of every log with unsynced records (the flush.ms job, and shutdown)."""
+        """Begins a sync of every log with unsynced records."""
         for partition in self:
             self.flush(partition)
 
@@ -216,10 +223,20 @@ class Replicas:
         else:
             queue.follow(records, then)
 
-    def close(self) -> None:
-        """Ends the sync threads; the logs are closed by their manager."""
+    def answer_fetches(self) -> None:
+        """Answers every parked fetch with what there is: the broker stops."""
+        for partition in self:
+            self._interrupt(partition)
+
+    async def close(self) -> None:
+        """Waits for the syncs under way, begins no more, and ends the sync threads.
+
+        The logs are closed by their manager, which syncs what is left.
+        """
+        self._closed = True
         for pool in self._pools.values():
-            pool.close()
+            # Off the loop; each sync reports to the loop before its thread ends.
+            await self._loop.run_in_executor(self._workers, pool.close)
 
     # inside
 
@@ -232,18 +249,31 @@ class Replicas:
 
     def _begin_dirty(self) -> None:
         dirty, self._dirty = self._dirty, []
-        for partition in dirty:
-            self._begin(partition)
+        try:
+            for partition in dirty:
+                self._begin(partition)
+        except AssertionError as broken:
+            self._on_fatal(broken)
 
     def _begin(self, partition: Partition) -> None:
-        ticket = partition.log.begin_flush() if partition.online else None
+        ticket = None
+        if partition.online and not self._closed:
+            try:
+                ticket = partition.log.begin_flush()
+            except OSError as error:
+                # A sealed segment may have to be opened, and descriptors may be short. Nothing is
+                # lost: the sweep of the waiters, or the next append, asks again.
+                self._on_disk_failed(partition.log, Call.WRITE, error)
         if ticket is None:
             partition.flushing = False
             return
         started_s = self._loop.time()
 
-        def done(error: OSError | None) -> None:
+        def done(error: BaseException | None) -> None:
             self.sync_times.observe(self._loop.time() - started_s)
+            if error is not None and not isinstance(error, OSError):
+                self._on_fatal(error)
+                return
             try:
                 self._synced(partition, ticket, error)
             except AssertionError as broken:

@@ -21,7 +21,7 @@ class Ticket(Protocol):
     def sync(self) -> None: ...
 
 
-Done = Callable[[OSError | None], None]
+Done = Callable[[BaseException | None], None]
 
 
 class SyncPool:
@@ -31,7 +31,7 @@ class SyncPool:
         self._loop = loop
         self._name = name
         self._jobs: queue.SimpleQueue[tuple[Ticket, Done] | None] = queue.SimpleQueue()
-        self._ended: list[tuple[Done, OSError | None]] = []
+        self._ended: list[tuple[Done, BaseException | None]] = []
         self._threads: list[threading.Thread] = []
         self._running = 0
 
@@ -61,13 +61,26 @@ class SyncPool:
                 ticket.sync()
             except OSError as failed:
                 error = failed
-            self._ended.append((done, error))
-            if len(self._ended) == 1:
-                self._loop.call_soon_threadsafe(self._report)
+            except BaseException as broken:
+                self._tell(done, broken)  # or who waits for this sync would wait for good
+                raise
+            self._tell(done, error)
+
+    def _tell(self, done: Done, error: BaseException | None) -> None:
+        self._ended.append((done, error))
+        if len(self._ended) == 1:
+            self._loop.call_soon_threadsafe(self._report)
 
     def _report(self) -> None:
         # Taken first: a thread that appends after this line sees an empty list and wakes us again.
         ended, self._ended = self._ended, []
-        for done, error in ended:
-            self._running -= 1
-            done(error)
+        left = iter(ended)
+        try:
+            for done, error in left:
+                self._running -= 1
+                done(error)
+        finally:
+            # Whatever one of them raised, the others have been waiting for their syncs, too.
+            for done, error in left:
+                self._running -= 1
+                self._loop.call_soon(done, error)

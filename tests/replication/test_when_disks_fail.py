@@ -1,0 +1,237 @@
+"""What becomes of waiting answers, of a stop and of a start when a disk fails, is slow or away."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.broker.faults import StorageLost
+from ottla.broker.log.checkpoints import CLEAN_SHUTDOWN_FILE
+from ottla.broker.log.flush import FlushTicket
+from ottla.broker.log.log import Log
+from ottla.broker.posix import PosixFile
+from ottla.protocol.codec import decoder
+from ottla.protocol.messages.fetch import FetchRequest
+from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
+from ottla.protocol.messages.topics import CreateTopicsRequest
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.record import Record
+from ottla.testing import Broker
+from tests.network.served import Raw
+
+Data = ProduceRequest.PartitionProduceData
+STORAGE_ERROR, NOT_LEADER = 56, 6
+
+
+def two_dirs(home: Path) -> dict[str, str]:
+    return {"log.dirs": f"{home}/one,{home}/two"}
+
+
+def produce(topic: str, *partitions: int, acks: int = -1, timeout_ms: int = 5000) -> ProduceRequest:
+    now_ms = time.time_ns() // 1_000_000
+    batch = memoryview(build_batch([Record(0, now_ms, b"k", b"v", ())]))
+    parts = [Data(index, batch) for index in partitions]
+    return ProduceRequest(
+        None, acks, timeout_ms, [ProduceRequest.TopicProduceData(topic, partition_data=parts)]
+    )
+
+
+async def connect(broker: Broker) -> Raw:
+    host, port = broker.bootstrap_servers.split(":")
+    return Raw(*await asyncio.open_connection(host, int(port)))
+
+
+async def create(raw: Raw, topic: str, partitions: int) -> None:
+    raw.send(
+        CreateTopicsRequest([CreateTopicsRequest.CreatableTopic(topic, partitions, 1)]),
+        5,
+    )
+    await raw.frame()
+
+
+async def until(holds: Callable[[int], bool], value: int) -> None:
+    async with asyncio.timeout(5):
+        while not holds(value):
+            await asyncio.sleep(0)
+
+
+async def codes(raw: Raw) -> list[int]:
+    """The error codes of the next answer, a Produce of version 9."""
+    response, _ = decoder(ProduceResponse, 9)(memoryview(await raw.frame()), 5)
+    return [part.error_code for part in response.responses[0].partition_responses]
+
+
+async def test_a_failed_append_does_not_hide_the_answer_of_those_that_wait_beside_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write = PosixFile.pwrite
+
+    def failing(self: PosixFile, data: Any, position: int) -> None:
+        if "/t-3/" in self.path:
+            raise OSError(errno.EIO, "the disk is broken")
+        write(self, data, position)
+
+    async with Broker(tmp_path / "one", config=two_dirs(tmp_path)) as broker:
+        raw = await connect(broker)
+        await create(raw, "t", 4)
+        monkeypatch.setattr(PosixFile, "pwrite", failing)
+        raw.send(produce("t", 1, 3), 9)  # both lie in the second dir
+        assert await codes(raw) == [STORAGE_ERROR, STORAGE_ERROR]
+        raw.send(produce("t", 0), 9)
+        assert await codes(raw) == [0]
+        raw.close()
+
+
+async def test_a_sync_that_cannot_begin_is_begun_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = Log.begin_flush
+    failures = iter([OSError(errno.EMFILE, "no descriptor is left")])
+
+    def failing(self: Log) -> FlushTicket | None:
+        if self.topic == "t" and (error := next(failures, None)) is not None:
+            raise error
+        return begin(self)
+
+    async with Broker() as broker:
+        raw = await connect(broker)
+        await create(raw, "t", 3)
+        monkeypatch.setattr(Log, "begin_flush", failing)
+        raw.send(produce("t", 0, 1, 2), 9)
+        assert await codes(raw) == [0, 0, 0]
+        raw.close()
+
+
+async def test_a_sync_that_breaks_an_invariant_ends_the_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(self: FlushTicket) -> None:
+        raise AssertionError("this cannot be")
+
+    broker = Broker()
+    await broker.start()
+    raw = await connect(broker)
+    await create(raw, "t", 1)
+    monkeypatch.setattr(FlushTicket, "sync", broken)
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    raw.send(produce("t", 0), 9)
+    await asyncio.wait_for(asyncio.shield(broker.running.failed), 5)
+    raw.close()
+    with pytest.raises(AssertionError, match="this cannot be"):
+        await broker.stop()
+
+
+async def test_a_stop_waits_for_syncs_under_way_and_is_clean(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    sync = PosixFile.sync
+
+    def slow(self: PosixFile) -> None:
+        if threading.current_thread().name.startswith("sync-"):
+            threading.Event().wait(0.2)
+        sync(self)
+
+    broker = Broker(tmp_path)
+    await broker.start()
+    raw = await connect(broker)
+    await create(raw, "t", 1)
+    monkeypatch.setattr(PosixFile, "sync", slow)
+    partition = broker.running.replicas.get("t", 0)
+    assert partition is not None
+    for number in range(1, 3):  # the second one gathers while the first is synced
+        raw.send(produce("t", 0, acks=0), 9)
+        await until(lambda end: partition.log.log_end_offset == end, number)
+    await broker.stop()
+    raw.close()
+
+    assert (tmp_path / CLEAN_SHUTDOWN_FILE).exists()
+
+
+async def test_a_stop_on_a_full_disk_gives_the_directory_back(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def full(self: PosixFile, data: Any, position: int) -> None:
+        raise OSError(errno.ENOSPC, "no space is left")
+
+    broker = Broker(tmp_path)
+    await broker.start()
+    raw = await connect(broker)
+    await create(raw, "t", 1)
+    raw.send(produce("t", 0), 9)
+    assert await codes(raw) == [0]
+    with monkeypatch.context() as patch:
+        patch.setattr(PosixFile, "pwrite", full)
+        with pytest.raises(StorageLost):
+            await broker.stop()
+    raw.close()
+
+    async with Broker(tmp_path) as again:
+        partition = again.running.replicas.get("t", 0)
+        assert partition is not None
+        assert partition.log.log_end_offset == 1
+
+
+async def test_parked_fetches_do_not_hold_up_a_stop() -> None:
+    broker = Broker()
+    await broker.start()
+    raw = await connect(broker)
+    await create(raw, "t", 1)
+    wanted = FetchRequest.FetchPartition(0, partition_max_bytes=1000)
+    raw.send(
+        FetchRequest(
+            max_wait_ms=60_000,
+            min_bytes=1,
+            topics=[FetchRequest.FetchTopic("t", partitions=[wanted])],
+        ),
+        11,
+        correlation_id=7,
+    )
+    partition = broker.running.replicas.get("t", 0)
+    assert partition is not None
+    await until(lambda count: len(partition.fetch_waiters) == count, 1)
+    stopping = asyncio.create_task(broker.running.server.stop(grace_s=60))
+    broker.running.replicas.answer_fetches()
+    assert await raw.correlation_id() == 7
+    await asyncio.wait_for(stopping, 5)
+    await broker.stop()
+    raw.close()
+
+
+@pytest.mark.parametrize("is_replaced", [False, True], ids=["broken", "an empty one in its place"])
+async def test_what_lies_on_a_disk_that_is_away_is_not_begun_anew(
+    tmp_path: Path, is_replaced: bool
+) -> None:
+    first, second, away = tmp_path / "one", tmp_path / "two", tmp_path / "away"
+    async with Broker(first, config=two_dirs(tmp_path)) as broker:
+        raw = await connect(broker)
+        await create(raw, "t", 4)
+        raw.send(produce("t", 0, 1, 2, 3), 9)
+        assert await codes(raw) == [0, 0, 0, 0]
+        raw.close()
+    second.rename(away)
+    if not is_replaced:
+        second.touch()  # a file: nothing can be made in it
+    for _ in range(2):  # what the first of these starts registers must not mislead the second
+        async with Broker(first, config=two_dirs(tmp_path)) as broker:
+            raw = await connect(broker)
+            raw.send(produce("t", 0, 1, 2, 3), 9)
+            ours, lost, *others = await codes(raw)
+            assert ours == 0
+            assert lost in (STORAGE_ERROR, NOT_LEADER)
+            assert others == [ours, lost]
+            raw.close()
+    if is_replaced:
+        shutil.rmtree(second)
+    else:
+        second.unlink()
+    away.rename(second)
+
+    async with Broker(first, config=two_dirs(tmp_path)) as broker:
+        ends = [partition.log.log_end_offset for partition in broker.running.replicas]
+        assert sorted(ends) == [1, 1, 3, 3]
