@@ -92,7 +92,7 @@ class Broker:
             events=events,
             workers=self._workers,
             on_disk_failed=self._disk_failed,
-            on_fatal=self._fail,
+            on_fatal=self.fail,
         )
         self._publisher = Publisher(
             node_id=config.node_id,
@@ -158,7 +158,7 @@ class Broker:
         )
         logs.post_error = self._loop.call_soon_threadsafe
         logs.faults.on_offline(self._dir_offline)
-        logs.faults.on_lost(self._fail)
+        logs.faults.on_lost(self.fail)
         return logs
 
     def _make_quorum(self) -> Quorum:
@@ -216,7 +216,7 @@ class Broker:
             limits=self._limits(self.rooms.config),
             workers=self._workers,
             events=self._events,
-            on_fatal=self._fail,
+            on_fatal=self.fail,
         )
 
     def _limits(self, config: BrokerConfig) -> Limits:
@@ -372,15 +372,15 @@ class Broker:
     def _job_failed(self, name: str, error: BaseException) -> None:
         self._events.error("job_failed", job=name, exc_info=error)
         if isinstance(error, AssertionError):
-            self._fail(error)
+            self.fail(error)
 
     def _quorum_failed(self, error: BaseException) -> None:
         """A failed sync of the metadata log is a log dir lost, and the end with its own status."""
         if isinstance(error, OSError):
             self.logs.faults.failed(self._static.metadata_dir, Call.SYNC, error)
-        self._fail(error)
+        self.fail(error)
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
         """The broker cannot go on; whoever runs it sees `failed` and stops it."""
         if not self.failed.done():
             self._events.error("broker_failed", exc_info=error)

@@ -9,6 +9,8 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import click
 
@@ -16,10 +18,12 @@ from ottla.broker.broker import Broker
 from ottla.broker.faults import EXIT_STATUS, StorageLost
 from ottla.broker.log.directories import LogDirError
 from ottla.broker.metadata.records import MetadataError
+from ottla.broker.ports import Events
 from ottla.broker.quorum.raft import QuorumError
 from ottla.broker.telemetry.logs import open_log
 from ottla.config.load import Loaded, load
 from ottla.config.types import LONG_MAX
+from ottla.protocol.errors import KafkaError
 
 EX_UNAVAILABLE = 69
 EX_SOFTWARE = 70
@@ -72,6 +76,8 @@ def _run(loaded: Loaded) -> int:
         return _refuse(str(error), EX_UNAVAILABLE)
     except OSError as error:
         return _refuse(error.strerror or str(error), EX_UNAVAILABLE)
+    except KafkaError as error:  # the metadata log has no room for this broker's registration
+        return _refuse(f"the metadata log cannot be written: {error}", EX_UNAVAILABLE)
     except AssertionError as error:
         return _refuse(f"a broken invariant ended the broker: {error}", EX_SOFTWARE)
 
@@ -81,6 +87,7 @@ async def _serve(loaded: Loaded) -> int:
     events = open_log(config.ottla_log_level, config.ottla_log_format)
     broker = Broker(config, events=events)
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(partial(_callback_failed, broker, events))
     stop = asyncio.Event()
     # Before the start: who waits for an open port may stop us the moment after it opens.
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -95,6 +102,16 @@ async def _serve(loaded: Loaded) -> int:
     _notify("STOPPING=1")
     await broker.stop()
     return 0
+
+
+def _callback_failed(
+    broker: Broker, events: Events, loop: asyncio.AbstractEventLoop, context: dict[str, Any]
+) -> None:
+    """What a timer or a callback raised: nobody awaits it, and a broken invariant must not pass."""
+    error = context.get("exception")
+    events.error("callback_failed", what=context.get("message"), exc_info=error)
+    if isinstance(error, AssertionError):
+        broker.fail(error)
 
 
 def _tame_collector(broker: Broker) -> None:

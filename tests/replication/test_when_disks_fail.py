@@ -19,6 +19,7 @@ from ottla.broker.log.flush import FlushTicket
 from ottla.broker.log.log import Log
 from ottla.broker.posix import PosixFile
 from ottla.protocol.codec import decoder
+from ottla.protocol.messages.configs import IncrementalAlterConfigsRequest
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
 from ottla.protocol.messages.topics import CreateTopicsRequest
@@ -235,3 +236,24 @@ async def test_what_lies_on_a_disk_that_is_away_is_not_begun_anew(
     async with Broker(first, config=two_dirs(tmp_path)) as broker:
         ends = [partition.log.log_end_offset for partition in broker.running.replicas]
         assert sorted(ends) == [1, 1, 3, 3]
+
+
+async def test_a_smaller_flush_messages_holds_for_what_is_there() -> None:
+    async with Broker(config={"log.flush.interval.messages": 1000}) as broker:
+        raw = await connect(broker)
+        await create(raw, "t", 1)
+        raw.send(produce("t", 0), 9)
+        assert await codes(raw) == [0]
+        partition = broker.running.replicas.get("t", 0)
+        assert partition is not None
+        assert partition.log.durable_end == 0
+        change = IncrementalAlterConfigsRequest.AlterableConfig("flush.messages", 0, "1")
+        raw.send(
+            IncrementalAlterConfigsRequest(
+                [IncrementalAlterConfigsRequest.AlterConfigsResource(2, "t", [change])]
+            ),
+            1,
+        )
+        await raw.frame()
+        await until(lambda end: partition.log.durable_end == end, 1)
+        raw.close()

@@ -138,3 +138,4 @@ class Publisher:
                 log = self._logs.get(name, index)
                 if log is not None:
                     log.config = config
+                    self._replicas.reconsider(name, index)

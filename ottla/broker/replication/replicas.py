@@ -136,6 +136,16 @@ class Replicas:
         self._fail_commits(partition, code)
         self._interrupt(partition)
 
+    def reconsider(self, topic: str, index: int) -> None:
+        """Its configuration has changed: what flush.messages asks for is done at once."""
+        partition = self.get(topic, index)
+        if partition is None:
+            return
+        if partition.log.visible_end != partition.log.high_watermark:
+            self._advance(partition)
+        if partition.log.must_flush and not partition.flushing:
+            self._begin_soon(partition)
+
     def append(self, partition: Partition, records: memoryview) -> AppendResult:
         """Appends one batch from a client. KafkaError refuses it; nothing is written then.
 
