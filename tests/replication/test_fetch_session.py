@@ -6,7 +6,12 @@ import random
 
 import pytest
 
-from ottla.broker.replication.fetch_session import EPOCH_MAX, STALE_MS, FetchSessions, Resolved
+from ottla.broker.replication.fetch_session import (
+    EPOCH_MAX,
+    STALE_MS,
+    FetchSessions,
+    Resolved,
+)
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchRequest
 
@@ -33,8 +38,10 @@ def request(
 class Sessions:
     """The sessions under test, with a short way to ask."""
 
-    def __init__(self, slots: int = 10) -> None:
-        self.sessions = FetchSessions(slots=slots, rng=random.Random(7))
+    def __init__(self, slots: int = 10, partitions_max: int = 1000) -> None:
+        self.sessions = FetchSessions(
+            slots=slots, rng=random.Random(7), partitions_max=partitions_max
+        )
         self.now_ms = 0
 
     def ask(
@@ -161,3 +168,16 @@ def test_partitions_that_returned_data_go_last() -> None:
     resolved.session.moved_last([("t", 0)])
 
     assert indexes(sessions.ask(resolved.session.session_id, 1, [])) == [1, 2, 0]
+
+
+def test_all_sessions_together_hold_so_many_partitions() -> None:
+    sessions = Sessions(partitions_max=10)
+    small = sessions.open([0])
+    sessions.open(list(range(8)))
+
+    assert sessions.ask(0, 0, [0, 1]).session is None
+    grown = sessions.ask(small, 1, [1])
+    assert indexes(grown) == [0, 1]
+    refused = sessions.ask(small, 2, [2])
+    assert refused.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert len(sessions.sessions) == 1

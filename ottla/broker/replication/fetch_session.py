@@ -26,6 +26,9 @@ FIRST_EPOCH = 0
 EPOCH_MAX = 2**31 - 1
 STALE_MS = 120_000
 """A session unused this long gives way to any new one, as in Kafka."""
+PARTITIONS_MAX = 1_000_000
+"""In all sessions together. Kafka counts sessions alone; a partition costs some 700 bytes here, so
+its 1000 slots could hold any amount. A thousand consumers of a thousand partitions fit."""
 
 Key = tuple[str | bytes, int]
 
@@ -76,10 +79,11 @@ def wanted_by(request: FetchRequest) -> list[Wanted]:
 
 
 class FetchSessions:
-    """The sessions of one broker, at most `slots` of them."""
+    """The sessions of one broker, at most `slots` of them with `partitions_max` in all."""
 
-    def __init__(self, *, slots: int, rng: Rng) -> None:
+    def __init__(self, *, slots: int, rng: Rng, partitions_max: int = PARTITIONS_MAX) -> None:
         self._slots = slots
+        self._partitions_max = partitions_max
         self._rng = rng
         self._sessions: dict[int, FetchSession] = {}
 
@@ -116,9 +120,14 @@ class FetchSessions:
             return _refused(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
         session.last_used_ms = now_ms
+        room: int | None = None  # counted when it matters: few requests bring new partitions
         for item in wanted_by(request):
             known = session.partitions.get(_key(item, by_topic_id))
             if known is None:
+                room = self._room() if room is None else room - 1
+                if room <= 0:
+                    del self._sessions[session.session_id]
+                    return _refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
                 session.partitions[_key(item, by_topic_id)] = item
             else:
                 known.request = item.request
@@ -131,8 +140,13 @@ class FetchSessions:
             return Resolved(ErrorCode.NONE, None, True, [])
         return Resolved(ErrorCode.NONE, session, True, list(session.partitions.values()))
 
+    def _room(self) -> int:
+        return self._partitions_max - sum(len(one.partitions) for one in self._sessions.values())
+
     def _make_room(self, partition_count: int, now_ms: int) -> bool:
         """A stale session gives way; so does a smaller one than the new."""
+        if partition_count > self._room():
+            return False
         if len(self._sessions) < self._slots:
             return True
         if not self._sessions:
