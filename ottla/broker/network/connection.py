@@ -163,6 +163,10 @@ class Connection(asyncio.BufferedProtocol):
         allowed = FRAME_SECONDS + self._frames.buffered / FRAME_BYTES_PER_S
         return now_s - self._frame_started_s > allowed
 
+    def hung_up(self) -> bool:
+        """Has the peer gone while we do not read, and so do not see it?"""
+        return self._paused and self._outbox is not None and self._outbox.peer_has_closed()
+
     def rest(self, now_s: float) -> None:
         """Gives the receive buffer back if nothing came for a while."""
         if now_s - self.last_active_s > SHRINK_AFTER_S:

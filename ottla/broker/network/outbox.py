@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import select
 import socket
 import threading
 from collections import deque
@@ -37,6 +38,8 @@ PROBE_BYTES = 128 * 1024
 """Linux reads ahead in windows of this size, so a probe per window finds any cold range."""
 IOV_MAX = 64
 
+# Linux alone tells of a peer that has closed while its bytes are unread; all tell of a reset.
+_HUNG_UP = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
 _RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 
 
@@ -238,6 +241,12 @@ class Outbox:
             self._fail(errno.errorcode.get(error.errno or 0, str(error)))
             return
         self._on_drained()
+
+    def peer_has_closed(self) -> bool:
+        """Asks the kernel: who reads nothing is told nothing."""
+        poll = select.poll()
+        poll.register(self._socket, _HUNG_UP)
+        return bool(poll.poll(0))
 
     def close(self) -> None:
         """Drops what is unsent and closes the socket's dup. May be called twice."""

@@ -262,6 +262,8 @@ class Server:
         for connection in self.connections:
             if connection.overdue(now_s):
                 connection.close("slow_frame")
+            elif connection.hung_up():
+                connection.close("hung_up")
             elif connection.idle and now_s - connection.last_active_s > idle_s:
                 connection.close("idle")
             else:
