@@ -52,6 +52,14 @@ class House:
         assert answer.topics[0].error_code == 0, answer.topics[0]
         return bytes(answer.topics[0].topic_id)
 
+    def sweep(self) -> None:
+        """Runs the server's periodic job now."""
+
+        async def sweep() -> None:
+            self.running.server.sweep()
+
+        self.broker.call(sweep())
+
     def check(self) -> None:
         """Nobody else noticed anything."""
         assert self.bystander.works()

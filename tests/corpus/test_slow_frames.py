@@ -1,0 +1,190 @@
+"""Row 3: frames that begin and do not come cost no more than what came, and end in time.
+
+The loop's clock is moved on by hand; the broker, its sockets and its sweep are real.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from ottla.client.connection import Connection
+from ottla.protocol.frame import encode_request
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.fetch import FetchRequest
+from ottla.protocol.messages.topics import CreateTopicsRequest
+from ottla.testing.embedded import Broker
+from tests.corpus.memory import MIB, growth_at_most
+from tests.network.served import Raw
+
+DECLARED = struct.pack(">i", 99 << 20)
+FRAME_SECONDS = 30
+IDLE_MS = 600_000
+
+
+class LateLoop(asyncio.SelectorEventLoop):
+    """The standard loop, later by `late_s` than it is."""
+
+    late_s = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.late_s
+
+
+class House:
+    """A broker on such a loop."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.port = int(broker.bootstrap_servers.rpartition(":")[2])
+        self.server = broker.running.server
+
+    async def connect(self) -> Raw:
+        return Raw(*await asyncio.open_connection("127.0.0.1", self.port))
+
+    async def received(self, count: int) -> None:
+        """Waits until the broker has read that many bytes in all."""
+        while self.server.metrics.received_bytes < count:
+            await asyncio.sleep(0)
+
+    def later(self, seconds: float) -> None:
+        """Moves the clock on, and lets the sweep see it."""
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, LateLoop)
+        loop.late_s += seconds
+        self.server.sweep()
+
+
+Scenario = Callable[[House], Coroutine[Any, Any, None]]
+
+
+def run(scenario: Scenario) -> None:
+    async def main() -> None:
+        async with Broker(config={"connections.max.idle.ms": IDLE_MS}) as broker:
+            await scenario(House(broker))
+            assert broker.running.server.metrics.handler_errors == 0
+            assert not broker.running.failed.done()
+
+    with asyncio.Runner(loop_factory=LateLoop) as runner:
+        runner.run(main())
+
+
+def test_frames_that_never_come_are_ended() -> None:
+    async def scenario(house: House) -> None:
+        slow = [await house.connect() for _ in range(100)]
+        with growth_at_most(24 * MIB):
+            for raw in slow:
+                raw.writer.write(DECLARED + bytes(1000))
+            await house.received(100 * 1004)
+            assert house.server.held_bytes == 100 * 1004
+        house.later(FRAME_SECONDS - 1)
+        assert len(house.server.connections) == 100
+        house.later(2)
+
+        for raw in slow:
+            assert await raw.closed()
+        assert house.server.metrics.closed_by_reason == {"slow_frame": 100}
+        assert house.server.held_bytes == 0
+        for raw in slow:
+            raw.close()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("begun", [b"\0", b"\0\0\0", DECLARED])
+def test_a_length_alone_is_a_frame_that_has_begun(begun: bytes) -> None:
+    async def scenario(house: House) -> None:
+        raw = await house.connect()
+        raw.writer.write(begun)
+        await house.received(len(begun))
+        house.later(FRAME_SECONDS + 1)
+
+        assert await raw.closed()
+        raw.close()
+
+    run(scenario)
+
+
+def test_a_frame_that_comes_at_a_rate_has_its_time() -> None:
+    async def scenario(house: House) -> None:
+        raw = await house.connect()
+        sent = 0
+        raw.writer.write(DECLARED)
+        for _ in range(4):
+            raw.writer.write(bytes(20 * 65536))
+            sent += 20 * 65536
+            await house.received(sent)
+            house.later(20)
+            assert len(house.server.connections) == 1
+
+        house.later(FRAME_SECONDS + 1)
+        assert await raw.closed()
+        raw.close()
+
+    run(scenario)
+
+
+def test_a_busy_connection_whose_last_frame_is_never_whole_goes_on() -> None:
+    async def scenario(house: House) -> None:
+        raw = await house.connect()
+        frame, _ = encode_request(ApiVersionsRequest(), 0, correlation_id=7, client_id=None)
+        raw.writer.write(frame[:6])
+        for _ in range(8):
+            raw.writer.write(frame[6:] + frame[:6])
+            assert await raw.correlation_id() == 7
+            house.later(FRAME_SECONDS - 5)
+
+        assert len(house.server.connections) == 1
+        raw.close()
+
+    run(scenario)
+
+
+def test_requests_that_wait_behind_parked_ones_are_not_slow() -> None:
+    async def scenario(house: House) -> None:
+        client = await Connection.open("127.0.0.1", house.port)
+        topic = CreateTopicsRequest.CreatableTopic("parked", 1, 1)
+        await client.request(CreateTopicsRequest([topic]), 7)
+        await client.close()
+        raw = await house.connect()
+        wanted = FetchRequest.FetchTopic("parked", partitions=[FetchRequest.FetchPartition(0)])
+        parked = FetchRequest(max_wait_ms=40_000, min_bytes=1, topics=[wanted])
+        for number in range(1000):
+            raw.send(parked, 12, number)
+        while "paused" not in repr(house.server.connections):
+            await asyncio.sleep(0)
+        house.later(FRAME_SECONDS + 1)
+        assert len(house.server.connections) == 1
+
+        for number in range(1000):
+            if number % 400 == 0:
+                house.later(40)
+            assert await raw.correlation_id() == number
+        raw.close()
+
+    run(scenario)
+
+
+def test_idle_connections_end_and_give_back_what_they_held() -> None:
+    async def scenario(house: House) -> None:
+        large, _ = encode_request(ApiVersionsRequest(), 0, correlation_id=7, client_id=None)
+        large += bytes(4 * MIB)
+        large[:4] = struct.pack(">i", len(large) - 4)
+        idle = [await house.connect() for _ in range(16)]
+        for raw in idle:
+            raw.writer.write(large)
+            assert await raw.correlation_id() == 7
+        house.later(11)
+        assert all("buffer=0" in repr(one._frames) for one in house.server.connections)
+
+        house.later(IDLE_MS / 1000)
+        for raw in idle:
+            assert await raw.closed()
+            raw.close()
+        assert house.server.metrics.closed_by_reason == {"idle": 16}
+
+    run(scenario)
