@@ -12,6 +12,8 @@ from ottla.config.types import ConfigError
 EX_USAGE = 64
 EX_CONFIG = 78
 """Exit statuses of sysexits.h; a service manager should not start a broker again after 78."""
+INTERRUPTED = 130
+"""What a shell answers for a command that Ctrl-C ended."""
 
 
 class Command(NamedTuple):
@@ -50,6 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = getattr(import_module(module), function)(words[1:])
     except ConfigError as error:
         return _refuse(error.message, EX_CONFIG)
+    except KeyboardInterrupt:  # before the broker takes the signal itself, most often in an import
+        return INTERRUPTED
     return int(status or 0)
 
 

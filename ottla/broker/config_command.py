@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 import click
@@ -17,6 +18,8 @@ from ottla.config.load import Loaded, load
 from ottla.config.topic import BROKER_KEY_OF, topic_defaults, topic_keys
 
 HIDDEN = "(hidden)"
+NOT_FOUND = 1
+"""The status when no key fits the pattern, as grep's."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -49,7 +52,7 @@ def command(
     overrides: tuple[str, ...],
     as_json: bool,
     everything: bool,
-) -> None:
+) -> int:
     """Show every setting: its value, where it comes from, what it means, whether it acts.
 
     PATTERN is a part of a name (retention), or a pattern (log.*.ms).
@@ -60,13 +63,17 @@ def command(
     server.properties with comments.
     """
     loaded = load(file, overrides)
-    rows = [row for row in _rows(loaded, everything) if _matches(row.name, pattern)]
+    known = list(_rows(loaded, everything))
+    rows = [row for row in known if _matches(row.name, pattern)]
+    if pattern is not None and not rows:
+        click.echo(f"ottla: {_nothing_fits(pattern, known)}", err=True)
     if as_json:
         click.echo(json.dumps([asdict(row) for row in rows], indent=2))
     elif sys.stdout.isatty():
         _show_table(rows)
-    else:
+    elif rows:
         click.echo("\n".join(_properties(rows)))
+    return 0 if rows else NOT_FOUND
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -117,6 +124,18 @@ def _matches(name: str, pattern: str | None) -> bool:
     if pattern is None:
         return True
     return fnmatchcase(name, pattern) if "*" in pattern or "?" in pattern else pattern in name
+
+
+def _nothing_fits(pattern: str, known: list[Row]) -> str:
+    """What to ask instead; a key may have been spelled as an environment variable."""
+    sentence = f"no setting fits {pattern}."
+    dotted = pattern.lower().removeprefix("kafka_").replace("_", ".")
+    names = {row.name for row in known}
+    words = {word for name in names for word in name.split(".")}
+    near = [dotted] if dotted in names else get_close_matches(dotted, names | words, n=1)
+    if near:
+        sentence += f" Did you mean `ottla config {near[0]}`?"
+    return sentence + " `ottla config` lists them all, with --all Kafka's internal ones too."
 
 
 def _show_table(rows: list[Row]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import os
 import signal
@@ -29,6 +30,12 @@ EX_UNAVAILABLE = 69
 EX_SOFTWARE = 70
 """sysexits.h: a broken invariant of ours ended the broker."""
 RELAXED_AT = LONG_MAX
+WAYS_OUT = {
+    errno.EADDRINUSE: "Free the port, or choose another: listeners=PLAINTEXT://localhost:9192.",
+    errno.EADDRNOTAVAIL: "Name a host of this machine, or none for all: PLAINTEXT://:9092.",
+    errno.EACCES: "Choose a port above 1023 with listeners, or run as a user who may have it.",
+}
+"""What to do when `listeners` cannot be opened."""
 COLLECTION_MS = 60_000
 NEVER = 2**31 - 1
 
@@ -50,8 +57,11 @@ def command(file: str | None, overrides: tuple[str, ...]) -> int:
       ottla serve --override listeners=PLAINTEXT://0.0.0.0:9092
       ottla serve --config server.properties
 
-    KAFKA_... environment variables are read as the apache/kafka image reads them. SIGTERM stops
-    the broker cleanly, SIGUSR1 writes its state to standard error.
+    KAFKA_... environment variables are read as the apache/kafka image reads them. Ctrl-C and
+    SIGTERM stop the broker cleanly, SIGUSR1 writes its state to standard error.
+
+    A second broker on the same machine needs its own listeners, log.dirs and
+    ottla.telemetry.port (0 takes a free port, -1 opens none).
     """
     loaded = load(file, overrides)
     return _run(loaded)
@@ -59,7 +69,11 @@ def command(file: str | None, overrides: tuple[str, ...]) -> int:
 
 def main(arguments: Sequence[str]) -> int:
     """Runs the command; the exit status is 0 after a clean stop."""
-    status = command.main(args=list(arguments), prog_name="ottla serve", standalone_mode=False)
+    try:
+        status = command.main(list(arguments), prog_name="ottla serve", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
     return int(status or 0)
 
 
@@ -71,11 +85,12 @@ def _run(loaded: Loaded) -> int:
 
         return uvloop.run(_serve(loaded))
     except StorageLost as error:
-        return _refuse(str(error), EXIT_STATUS)
+        way_out = "Give log.dirs directories on a sound disk that this user may write to."
+        return _refuse(f"{error}. {way_out}", EXIT_STATUS)
     except (LogDirError, QuorumError, MetadataError) as error:
         return _refuse(str(error), EX_UNAVAILABLE)
     except OSError as error:
-        return _refuse(error.strerror or str(error), EX_UNAVAILABLE)
+        return _refuse(_sentence(error), EX_UNAVAILABLE)
     except KafkaError as error:  # the metadata log has no room for this broker's registration
         return _refuse(f"the metadata log cannot be written: {error}", EX_UNAVAILABLE)
     except AssertionError as error:
@@ -154,6 +169,15 @@ def _durability(flush_messages: int) -> str:
         return "Kafka's own: acknowledged from the page cache, written when the system likes"
     lost = flush_messages - 1
     return f"log.flush.interval.messages={flush_messages}: up to {lost} records may be lost"
+
+
+def _sentence(error: OSError) -> str:
+    text = error.strerror or str(error)
+    if error.filename is not None:
+        return f"{os.fsdecode(error.filename)}: {text}."
+    if not text.startswith("cannot listen"):
+        return text
+    return f"{text}. {WAYS_OUT.get(error.errno or 0, 'Correct listeners.')}"
 
 
 def _show_state(broker: Broker) -> None:
