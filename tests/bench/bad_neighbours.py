@@ -13,12 +13,11 @@ from tests.bench import load, volume
 from tests.bench.workload import Figures, Limit, Work
 from tests.peers.raw import Connection, batch, whole_batches
 from tests.peers.servers import Server
+from tests.peers.silent import ASKED_BYTES, silent_clients
 
 COLD_BYTES = 2_000_000_000
 QUIET_REQUESTS = 2000
 REQUESTS_PER_SECOND = 400
-SILENT_CLIENTS = 200
-ASKED_BYTES = 50_000_000
 FETCH_BYTES = 4 << 20
 
 
@@ -112,16 +111,11 @@ def _silent(server: Server, _scale: float) -> Figures:
         count = ASKED_BYTES * 5 // 4 // 1024
         load.produce(server, name, count=count, size=1024, settings=volume.LARGE)
         time.sleep(1.0)
-        before = server.resident_mb()
-        connections = [Connection(server.port) for _ in range(SILENT_CLIENTS)]
-        for connection in connections:
-            connection.send_fetch(name, 0, 0, max_bytes=ASKED_BYTES)
-        most = before
-        for _ in range(20):
-            time.sleep(0.2)
-            most = max(most, server.resident_mb())
-        for connection in connections:
-            connection.close()
+        most = before = server.resident_mb()
+        with silent_clients(server.port, name):
+            for _ in range(20):
+                time.sleep(0.2)
+                most = max(most, server.resident_mb())
     return {"growth MB": most - before}
 
 

@@ -79,6 +79,10 @@ class Peer:
         except ConnectionError:
             return True
 
+    def wait_for_answer(self) -> None:
+        """Returns when an answer has begun to come; reads nothing of it."""
+        assert self.socket.recv(1, socket.MSG_PEEK)
+
     def is_silent(self) -> bool:
         """Whether nothing has come, not even the end of the connection."""
         return not select.select([self.socket], [], [], 0)[0]

@@ -113,6 +113,11 @@ class Connection:
             view = view[count:]
         return data
 
+    def wait_for_answer(self) -> None:
+        """Returns when an answer has begun to come; reads nothing of it."""
+        if not self._socket.recv(1, socket.MSG_PEEK):
+            raise ConnectionResetError("the broker closed the connection")
+
     def receive(self) -> tuple[int, memoryview]:
         """(correlation id, body) of the next answer."""
         (size,) = struct.unpack(">i", self._read(4))
