@@ -10,8 +10,11 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
+import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import TypeVar
 
 from ottla.broker.controller.activation import NewCluster, activate
 from ottla.broker.controller.brokers import Registration, assign_directories, shutdown, unfence
@@ -63,6 +66,9 @@ DEFAULT_CONTROLLER = Listener("CONTROLLER", "localhost", 9093)
 ANY_ADDRESS = ("", "0.0.0.0", "::", "localhost")
 
 
+T = TypeVar("T")
+
+
 class Broker:
     """One broker on the running loop: `await start()`, then `await stop()`.
 
@@ -72,6 +78,7 @@ class Broker:
 
     def __init__(self, config: BrokerConfig, *, events: Events) -> None:
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self._static = config
         self._events = events
         self._clock = SystemClock()
@@ -118,11 +125,12 @@ class Broker:
             self.quorum = quorum
             self.rooms = self._make_rooms()
             self._configure(self.quorum.image)
+            self.server = self._make_server()
+            # Before the logs: a port that is taken must not cost the mark of a clean stop.
+            self.listeners = await self.server.bind(list(self._static.broker_listeners))
             await self._loop.run_in_executor(self._workers, self._load_logs)
             self._publisher.open_all(self.quorum.image)
             self.quorum.subscribe(self._published)
-            self.server = self._make_server()
-            self.listeners = await self.server.bind(list(self._static.broker_listeners))
             await self._register()
             await self.server.serve()
             self.measures = Measures(self.rooms, self.server, self._loop)
@@ -361,6 +369,13 @@ class Broker:
     def _log_config(self, image: MetadataImage, topic: str) -> LogConfig:
         return effective_log_config(self.rooms.config, image.configs.get(TOPIC_RESOURCE, topic))
 
+    def _on_loop(self, tell: Callable[[T], None], what: T) -> None:
+        """A load and a shutdown run in workers, and report from there."""
+        if threading.get_ident() == self._thread:
+            tell(what)
+        else:
+            self._loop.call_soon_threadsafe(tell, what)
+
     def _disk_failed(self, log: Log, call: Call, error: OSError) -> None:
         self.logs.faults.failed(self.logs.dir_of(log), call, error)
 
@@ -381,7 +396,9 @@ class Broker:
         self.fail(error)
 
     def fail(self, error: BaseException) -> None:
-        """The broker cannot go on; whoever runs it sees `failed` and stops it."""
+        """The broker cannot go on: it serves nobody any more, and whoever runs it sees `failed`."""
         if not self.failed.done():
             self._events.error("broker_failed", exc_info=error)
             self.failed.set_result(error)
+            if hasattr(self, "server"):
+                self.server.abort()

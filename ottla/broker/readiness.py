@@ -20,6 +20,7 @@ class Readiness:
         self._rooms = rooms
         self._disk = disk
         self._workers = workers
+        self._one_at_a_time = asyncio.Lock()
 
     async def unready(self) -> str | None:
         """Why a write would not be answered; None if it would."""
@@ -31,8 +32,9 @@ class Readiness:
             return "no log dir is online"
         loop = asyncio.get_running_loop()
         try:
-            for path in online:
-                await loop.run_in_executor(self._workers, self._write, f"{path}/{PROBE_FILE}")
+            async with self._one_at_a_time:
+                for path in online:
+                    await loop.run_in_executor(self._workers, self._write, f"{path}/{PROBE_FILE}")
         except OSError as error:
             return f"a write to a log dir failed: {error}"
         return None

@@ -171,4 +171,3 @@ def _new_loop(use_uvloop: bool | None) -> asyncio.AbstractEventLoop:
         else:
             return uvloop.new_event_loop()
     return asyncio.SelectorEventLoop()
-

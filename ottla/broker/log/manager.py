@@ -378,10 +378,12 @@ class LogManager:
             for name in self.disk.list(removal.path):
                 self.disk.remove(f"{removal.path}/{name}")
             self.disk.remove(removal.path)
+        except FileNotFoundError:
+            pass  # somebody made room by hand
         except OSError as error:
             self.post_error(partial(self.faults.failed, removal.log_dir, Call.WRITE, error))
-        else:
-            self._events.info("partition_removed", path=removal.path)
+            return
+        self._events.info("partition_removed", path=removal.path)
 
     def shutdown(self, broker_epoch: int) -> None:
         """Closes and syncs every log, and marks each dir clean in which nothing went wrong."""

@@ -200,6 +200,12 @@ class Server:
         for connection in self.connections:
             connection.pause()
 
+    def abort(self) -> None:
+        """Ends everything at once: the broker can no longer keep its word."""
+        self.pause()
+        for connection in self.connections:
+            connection.close("broker_failed")
+
     async def stop(self, *, grace_s: float) -> None:
         """Accepts no more, lets open requests finish within the grace, then closes."""
         self.pause()

@@ -271,7 +271,11 @@ class Quorum:
         batch = self._machine.encode(
             records, self._tip, base_offset=0, leader_epoch=self.epoch, timestamp=now_ms
         )
-        appended = self._store.append(batch, epoch=self.epoch, now_ms=now_ms)
+        try:
+            appended = self._store.append(batch, epoch=self.epoch, now_ms=now_ms)
+        except OSError as error:
+            self._fail(error, [])
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata log failed.") from error
         assert appended == last_offset, f"{appended} is not {last_offset}"
         self._bytes_since_snapshot += len(batch)
         delta, self._tip = replay.finish()
@@ -292,8 +296,13 @@ class Quorum:
     def _begin_sync(self) -> None:
         self._scheduled = False
         self._syncing, self._gathered = self._gathered, []
-        ticket = self._store.log.begin_flush()
-        assert ticket is not None, "what is gathered was appended"
+        try:
+            ticket = self._store.log.begin_flush()
+            assert ticket is not None, "what is gathered was appended"
+        except (OSError, AssertionError) as error:
+            group, self._syncing = self._syncing, []
+            self._fail(error, group)
+            return
         loop = asyncio.get_running_loop()
         self._sync = loop.run_in_executor(self._executor, ticket.sync)
         self._sync.add_done_callback(partial(self._synced, ticket))
