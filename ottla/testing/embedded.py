@@ -64,7 +64,11 @@ class Broker:
 
     async def start(self) -> None:
         self._running = RunningBroker(self._config, events=quiet_logger())
-        await self._running.start()
+        try:
+            await self._running.start()
+        except BaseException:
+            self._end()
+            raise
 
     async def stop(self) -> None:
         """Stops cleanly; raises what ended the broker if it had failed."""
@@ -72,9 +76,12 @@ class Broker:
             if self._running is not None:
                 await self._running.stop()
         finally:
-            self._running = None
-            if self._own_dir is not None:
-                shutil.rmtree(self._own_dir, ignore_errors=True)
+            self._end()
+
+    def _end(self) -> None:
+        self._running = None
+        if self._own_dir is not None:
+            shutil.rmtree(self._own_dir, ignore_errors=True)
 
     async def __aenter__(self) -> Broker:
         await self.start()

@@ -1,0 +1,166 @@
+"""The broker in a user's process: on their loop or in a thread, several at once, over restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import uvloop
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from ottla.broker.log.directories import LogDirError
+from ottla.protocol.api import ApiKey
+from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.testing.embedded import Broker, BrokerThread
+from tests.broker.small_client import client_of
+
+READY_SECONDS_MAX = 1.0
+LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
+    "standard": asyncio.SelectorEventLoop,
+    "uvloop": uvloop.new_event_loop,
+}
+
+
+def _round_trip(bootstrap: str, topic: str) -> list[bytes]:
+    """Ten values in and out with librdkafka, which creates the topic by asking."""
+    settings = {"bootstrap.servers": bootstrap}
+    producer = Producer(settings)
+    for number in range(10):
+        producer.produce(topic, b"value %d" % number)
+    assert producer.flush(20) == 0
+    consumer = Consumer(settings | {"group.id": "embedded", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: list[bytes] = []
+    while len(found) < 10:
+        for message in consumer.consume(10, 10):
+            assert message.error() is None
+            found.append(cast(bytes, message.value()))
+    consumer.close()
+    return found
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_on_the_users_loop(loop: str) -> None:
+    async def scenario() -> None:
+        async with Broker() as broker, client_of(broker) as client:
+            await client.create("t")
+            assert (await client.produce("t", b"one", b"two")).base_offset == 0
+            assert await client.values("t") == [b"one", b"two"]
+
+    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+        runner.run(scenario())
+
+
+@pytest.mark.parametrize("use_uvloop", [True, False, None])
+def test_in_a_thread_for_clients_that_block(use_uvloop: bool | None) -> None:
+    with BrokerThread(use_uvloop=use_uvloop) as broker:
+        values = _round_trip(broker.bootstrap_servers, "blocking")
+
+    assert values == [b"value %d" % number for number in range(10)]
+
+
+async def test_it_is_ready_in_milliseconds() -> None:
+    async with Broker():
+        pass  # what is imported on use is imported now
+    started = time.perf_counter()
+    async with Broker() as broker, client_of(broker) as client:
+        await client.connection.request(MetadataRequest([]), 12)
+        seconds = time.perf_counter() - started
+
+    os.write(2, b"an embedded broker answered after %d ms\n" % (seconds * 1000))
+    assert seconds < READY_SECONDS_MAX
+
+
+async def test_several_live_side_by_side() -> None:
+    async with Broker() as first, Broker() as second, Broker() as third:
+        brokers = (first, second, third)
+        assert len({broker.bootstrap_servers for broker in brokers}) == 3
+        for number, broker in enumerate(brokers):
+            async with client_of(broker) as client:
+                await client.create("same")
+                await client.produce("same", b"of %d" % number)
+        for number, broker in enumerate(brokers):
+            async with client_of(broker) as client:
+                assert await client.values("same") == [b"of %d" % number]
+
+
+async def test_a_directory_of_its_own_goes_with_it() -> None:
+    async with Broker() as broker:
+        assert os.listdir(broker.data_dir)
+    assert not os.path.exists(broker.data_dir)
+
+
+async def test_a_start_that_fails_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(OSError, match="cannot listen on"):
+            async with Broker(port=taken.getsockname()[1]):
+                pass
+
+    assert os.listdir(tmp_path) == []
+
+
+async def test_a_restart_finds_its_records_ids_and_producers(tmp_path: Path) -> None:
+    async with Broker(tmp_path) as broker, client_of(broker) as client:
+        (topic_id,) = await client.create("kept")
+        await client.produce("kept", b"one", producer_id=7, sequence=0)
+        await client.produce("kept", b"two", producer_id=7, sequence=1)
+    async with Broker(tmp_path) as broker, client_of(broker) as client:
+        assert broker.running.rooms.image.topics.by_name["kept"].topic_id == topic_id
+        assert await client.values("kept") == [b"one", b"two"]
+        again = await client.produce("kept", b"two", producer_id=7, sequence=1)
+        assert (again.error_code, again.base_offset) == (0, 1)
+        following = await client.produce("kept", b"three", producer_id=7, sequence=2)
+        assert following.base_offset == 2
+
+    assert os.path.isdir(tmp_path / "kept-0")
+
+
+async def test_a_directory_serves_one_broker_at_a_time(tmp_path: Path) -> None:
+    async with Broker(tmp_path) as broker, client_of(broker) as client:
+        with pytest.raises(LogDirError):
+            async with Broker(tmp_path):
+                pass
+        await client.create("unharmed")
+        assert (await client.produce("unharmed", b"x")).error_code == 0
+
+
+async def test_a_broken_invariant_is_raised_where_the_broker_was_opened() -> None:
+    def broken(session: Any, request: Any, version: int) -> Any:
+        raise AssertionError("two and two are five")
+
+    async def scenario() -> None:
+        async with broker, client_of(broker) as client:
+            broker.running.server.table[ApiKey.METADATA].handle = broken
+            with pytest.raises(ConnectionError):
+                await client.connection.request(MetadataRequest([]), 12)
+            await asyncio.wait_for(asyncio.shield(broker.running.failed), 5)
+
+    broker = Broker()
+    with pytest.raises(AssertionError, match="two and two are five"):
+        await scenario()
+    assert not os.path.exists(broker.data_dir)
+
+
+def test_a_broken_invariant_is_raised_in_the_thread_of_the_caller() -> None:
+    def scenario() -> None:
+        with BrokerThread() as broker:
+
+            async def fail() -> None:
+                broker.running.fail(AssertionError("no leg to stand on"))
+
+            broker.call(fail())
+
+    with pytest.raises(AssertionError, match="no leg to stand on"):
+        scenario()

@@ -1,0 +1,170 @@
+"""Disks that fail under a running broker: what clients are told, who goes on, what is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.faults import StorageLost
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from ottla.testing.embedded import Broker
+from tests.broker.faulty_file import FaultyFile
+from tests.broker.small_client import SmallClient, client_of
+
+STORAGE = int(ErrorCode.KAFKA_STORAGE_ERROR)
+FULL = OSError(errno.ENOSPC, "No space left on device")
+BROKEN = OSError(errno.EIO, "Input/output error")
+
+
+class Disks:
+    """A broker of two log dirs, the first with the metadata, and a topic in each."""
+
+    def __init__(self, broker: Broker, client: SmallClient, dirs: list[str]) -> None:
+        self.broker = broker
+        self.client = client
+        self.dirs = dirs
+        self.on_first = ""
+        self.on_second = ""
+
+    async def fill(self) -> None:
+        await self.client.create("a", "b", "c", "d")
+        for partition in self.broker.running.replicas:
+            if self.broker.running.logs.dir_of(partition.log) == self.dirs[0]:
+                self.on_first = partition.topic
+            else:
+                self.on_second = partition.topic
+        for topic in (self.on_first, self.on_second):
+            assert (await self.client.produce(topic, b"before")).error_code == 0
+
+    def file_of(self, topic: str) -> FaultyFile:
+        partition = self.broker.running.replicas.get(topic, 0)
+        assert partition is not None
+        return FaultyFile.under(partition.log)
+
+
+@asynccontextmanager
+async def _two_disks(root: Path) -> AsyncIterator[Disks]:
+    dirs = [str(root / "first"), str(root / "second")]
+    async with (
+        Broker(root, config={"log.dirs": ",".join(dirs)}) as broker,
+        client_of(broker) as client,
+    ):
+        disks = Disks(broker, client, dirs)
+        if not broker.running.rooms.image.topics.by_name:
+            await disks.fill()
+        yield disks
+
+
+async def test_a_full_disk_refuses_writes_until_there_is_space(tmp_path: Path) -> None:
+    async with _two_disks(tmp_path) as disks:
+        client, topic = disks.client, disks.on_second
+        file = disks.file_of(topic)
+        file.write_error = FULL
+        for _ in range(3):
+            assert (await client.produce(topic, b"no room")).error_code == STORAGE
+        assert await client.values(topic) == [b"before"]
+        assert (await client.produce(disks.on_first, b"elsewhere")).error_code == 0
+        file.write_error = None
+
+        after = await client.produce(topic, b"after")
+        assert (after.error_code, after.base_offset) == (0, 1)
+        assert await client.values(topic) == [b"before", b"after"]
+        assert not disks.broker.running.failed.done()
+
+
+@pytest.mark.parametrize("call", ["write", "sync"])
+async def test_a_broken_disk_takes_its_directory_offline(tmp_path: Path, call: str) -> None:
+    async with _two_disks(tmp_path) as disks:
+        client, topic, healthy = disks.client, disks.on_second, disks.on_first
+        file = disks.file_of(topic)
+        if call == "write":
+            file.write_error = BROKEN
+        else:
+            file.sync_error = BROKEN
+        assert (await client.produce(topic, b"lost")).error_code == STORAGE
+        file.write_error = file.sync_error = None
+
+        # The disk would work again; it is not asked, for its page cache cannot be believed.
+        assert (await client.produce(topic, b"lost, too")).error_code == STORAGE
+        assert (await client.fetch(topic)).error_code == STORAGE
+        assert (await client.produce(healthy, b"after")).error_code == 0
+        await client.create("e")
+        assert (await client.produce("e", b"new")).error_code == 0
+        described: DescribeLogDirsResponse = await client.connection.request(
+            DescribeLogDirsRequest(None), 4
+        )
+        by_dir = {one.log_dir: one.error_code for one in described.results}
+        assert by_dir == {disks.dirs[0]: 0, disks.dirs[1]: STORAGE}
+        assert not disks.broker.running.failed.done()
+
+    async with _two_disks(tmp_path) as disks:
+        values = await disks.client.values(topic)
+        assert values[0] == b"before"
+        assert (await disks.client.produce(topic, b"again")).base_offset == len(values)
+        assert await disks.client.values(healthy) == [b"before", b"after"]
+
+
+async def test_a_parked_fetch_learns_that_its_disk_is_gone(tmp_path: Path) -> None:
+    async with _two_disks(tmp_path) as disks, client_of(disks.broker) as reader:
+        topic = disks.on_second
+        parked = asyncio.ensure_future(reader.wait(topic, 1))
+        partition = disks.broker.running.replicas.get(topic, 0)
+        assert partition is not None
+        while not partition.fetch_waiters:
+            await asyncio.sleep(0)
+        disks.file_of(topic).write_error = BROKEN
+        await disks.client.produce(topic, b"lost")
+
+        assert (await asyncio.wait_for(parked, 5)).error_code == STORAGE
+
+
+async def test_deleting_a_topic_on_a_lost_disk_frees_its_name(tmp_path: Path) -> None:
+    async with _two_disks(tmp_path) as disks:
+        client, topic = disks.client, disks.on_second
+        disks.file_of(topic).write_error = BROKEN
+        assert (await client.produce(topic, b"lost")).error_code == STORAGE
+        await client.delete(topic)
+        await client.create(topic)
+
+        assert (await client.produce(topic, b"anew")).base_offset == 0
+        assert await client.values(topic) == [b"anew"]
+
+
+async def _break_the_first(disks: Disks) -> None:
+    """The next sync on the disk of the metadata fails; returns when the broker has ended."""
+    file = disks.file_of(disks.on_first)
+    file.sync_error = BROKEN
+    try:
+        answer = await disks.client.produce(disks.on_first, b"lost")
+        assert answer.error_code == STORAGE
+    except ConnectionError:
+        pass  # the end may come before the answer
+    file.sync_error = None
+    await asyncio.wait_for(asyncio.shield(disks.broker.running.failed), 5)
+
+
+async def test_losing_the_disk_of_the_metadata_ends_the_broker_and_loses_nothing(
+    tmp_path: Path,
+) -> None:
+    topic = ""
+
+    async def scenario() -> None:
+        nonlocal topic
+        async with _two_disks(tmp_path) as disks:
+            topic = disks.on_first
+            for number in range(20):
+                assert (await disks.client.produce(topic, b"%d" % number)).error_code == 0
+            await _break_the_first(disks)
+
+    with pytest.raises(StorageLost, match="holds the metadata log"):
+        await scenario()
+    async with _two_disks(tmp_path) as disks:
+        values = await disks.client.values(topic)
+
+        assert values[:21] == [b"before", *(b"%d" % number for number in range(20))]
