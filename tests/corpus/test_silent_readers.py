@@ -13,12 +13,13 @@ from ottla.protocol.messages.topics import CreateTopicsRequest
 from tests.corpus.peer import Peer
 from tests.peers.raw import Connection, batch
 from tests.peers.servers import Ottla
-from tests.peers.silent import ASKED_BYTES, CLIENTS, silent_clients
+from tests.peers.silent import ASKED_BYTES, RECEIVE_BUFFER, silent_clients
 
 GROWTH_MB_MAX = 64
 TOPIC = "silent"
 BATCH_BYTES = 15_000
 SLICE_BYTES = 30_000
+MANY_CLIENTS = 40
 PIECE_BYTES = 500
 """What a slice that waits to be sent may cost, with the header of its partition."""
 
@@ -45,7 +46,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ottla]:
         broker.close()
 
 
-@pytest.mark.parametrize("fetch_bytes", [ASKED_BYTES, 1_100_000, 25_000])
+@pytest.mark.parametrize("fetch_bytes", [ASKED_BYTES, 25_000])
 def test_silent_clients_cost_little(server: Ottla, fetch_bytes: int) -> None:
     before = server.resident_mb()
     with silent_clients(server.port, TOPIC, fetch_bytes=fetch_bytes):
@@ -62,7 +63,7 @@ def test_silent_clients_that_ask_for_many_partitions_cost_little(server: Ottla) 
     partition = FetchRequest.FetchPartition(0, partition_max_bytes=SLICE_BYTES)
     partitions = [partition] * (ASKED_BYTES // SLICE_BYTES)
     topic = FetchRequest.FetchTopic(TOPIC, partitions=partitions)
-    peers = [Peer(server.port) for _ in range(CLIENTS)]
+    peers = [Peer(server.port, receive_buffer=RECEIVE_BUFFER) for _ in range(MANY_CLIENTS)]
     for peer in peers:
         peer.send(FetchRequest(max_wait_ms=0, max_bytes=ASKED_BYTES, topics=[topic]), 12)
     for peer in peers:
@@ -71,4 +72,4 @@ def test_silent_clients_that_ask_for_many_partitions_cost_little(server: Ottla) 
     for peer in peers:
         peer.close()
 
-    assert grown <= GROWTH_MB_MAX + CLIENTS * len(partitions) * PIECE_BYTES / 1e6
+    assert grown <= GROWTH_MB_MAX + MANY_CLIENTS * len(partitions) * PIECE_BYTES / 1e6

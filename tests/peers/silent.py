@@ -9,8 +9,10 @@ from tests.peers.raw import Connection
 
 CLIENTS = 200
 ASKED_BYTES = 50_000_000
-FETCHES_MAX = 500
-"""Of one client: as many as the broker takes in before it stops to read from it."""
+FETCHES_MAX = 200
+"""Of one client: more than the broker takes in before it stops to read from it."""
+RECEIVE_BUFFER = 8192
+"""Small, so that what is unread waits in the broker and not in the kernel."""
 
 
 @contextmanager
@@ -19,7 +21,7 @@ def silent_clients(port: int, topic: str, *, fetch_bytes: int = ASKED_BYTES) -> 
 
     The first answer of each has begun to come when the block begins; none is read.
     """
-    connections = [Connection(port) for _ in range(CLIENTS)]
+    connections = [Connection(port, receive_buffer=RECEIVE_BUFFER) for _ in range(CLIENTS)]
     try:
         for connection in connections:
             for _ in range(min(ASKED_BYTES // fetch_bytes, FETCHES_MAX)):
