@@ -245,7 +245,13 @@ class Broker:
 
     def _load_logs(self) -> None:
         image = self.quorum.image
-        self.logs.load(config_of=partial(self._log_config, image))
+        topics = image.topics.by_name
+
+        def topic_id_of(name: str) -> bytes | None:
+            topic = topics.get(name)
+            return None if topic is None else topic.topic_id
+
+        self.logs.load(config_of=partial(self._log_config, image), topic_id_of=topic_id_of)
 
     async def _register(self) -> None:
         config = self._static

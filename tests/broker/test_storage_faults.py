@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -134,6 +135,11 @@ async def test_deleting_a_topic_on_a_lost_disk_frees_its_name(tmp_path: Path) ->
 
         assert (await client.produce(topic, b"anew")).base_offset == 0
         assert await client.values(topic) == [b"anew"]
+    # The disk is back, and has the old topic on it still.
+    async with _two_disks(tmp_path) as disks:
+        assert await disks.client.values(topic) == [b"anew"]
+        aside = [name for name in os.listdir(disks.dirs[1]) if name.endswith("-stray")]
+        assert [name.partition("-")[0] for name in aside] == [topic]
 
 
 async def _break_the_first(disks: Disks) -> None:

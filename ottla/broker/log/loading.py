@@ -9,15 +9,23 @@ once. With one thread for each dir everything runs on the caller's, always in th
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from ottla.broker.log import checkpoints
 from ottla.broker.log.checkpoints import TopicPartition
-from ottla.broker.log.directories import Kind, LogDirError, PartitionName, list_partitions
+from ottla.broker.log.directories import (
+    Kind,
+    LogDirError,
+    PartitionName,
+    aside_name,
+    list_partitions,
+    partition_name,
+)
 from ottla.broker.log.log import Log
-from ottla.broker.ports import Clock, Disk, Events
+from ottla.broker.ports import Clock, Disk, Events, Rng
 from ottla.config.types import LogConfig
 from ottla.protocol.wire import ZERO_UUID
 
@@ -32,6 +40,7 @@ CHECKPOINT_FILES = (
 
 Rows = dict[TopicPartition, int]
 ConfigOf = Callable[[str], LogConfig]
+TopicIdOf = Callable[[str], bytes | None]
 
 
 @dataclass(slots=True)
@@ -75,6 +84,39 @@ def survey(disk: Disk, log_dir: str, events: Events) -> Survey:
             case Kind.FUTURE | Kind.STRAY:
                 events.warning("partition_left_aside", dir=log_dir, name=name)
     return found
+
+
+def set_doubles_aside(
+    disk: Disk,
+    found: Survey,
+    doubled: set[PartitionName],
+    *,
+    topic_id_of: TopicIdOf,
+    rng: Rng,
+    events: Events,
+) -> None:
+    """Takes out of a survey what lies in another dir as well and is of a topic deleted since.
+
+    Such a partition is left in a dir that was offline while its topic was deleted and made again.
+    Its files are kept. Raises OSError.
+    """
+    for name in [one for one in found.partitions if one in doubled]:
+        directory = f"{found.log_dir}/{partition_name(name.topic, name.partition)}"
+        topic_id = checkpoints.read_partition_metadata(disk, directory, events)
+        right_id = topic_id_of(name.topic)
+        if topic_id is None or right_id is None or topic_id == right_id:
+            continue
+        path = f"{found.log_dir}/{aside_name(name.topic, name.partition, Kind.STRAY, rng)}"
+        disk.rename(directory, path)
+        disk.sync_dir(found.log_dir)
+        found.partitions.remove(name)
+        events.warning("stray_partition_kept", path=path)
+
+
+def doubled_partitions(surveys: list[Survey]) -> set[PartitionName]:
+    """What lies in more than one log dir."""
+    counts = Counter(name for found in surveys for name in found.partitions)
+    return {name for name, count in counts.items() if count > 1}
 
 
 def check_unique(surveys: list[Survey]) -> None:

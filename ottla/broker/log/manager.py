@@ -40,8 +40,11 @@ from ottla.broker.log.loading import (
     Opened,
     Rows,
     Survey,
+    TopicIdOf,
     check_unique,
+    doubled_partitions,
     open_logs,
+    set_doubles_aside,
     survey,
 )
 from ottla.broker.log.log import Log
@@ -211,8 +214,11 @@ class LogManager:
             raise self.faults.lost
         self._prepared = True
 
-    def load(self, *, config_of: ConfigOf | None = None) -> None:
-        """Opens every log. `config_of(topic)` gives the topic's configuration in force.
+    def load(
+        self, *, config_of: ConfigOf | None = None, topic_id_of: TopicIdOf | None = None
+    ) -> None:
+        """Opens every log. `config_of(topic)` gives the topic's configuration in force, and
+        `topic_id_of(topic)` the id by which one of two partitions of a name is the right one.
 
         Raises LogDirError for a dir that is not ours, or a partition that lies in two dirs.
         """
@@ -225,6 +231,8 @@ class LogManager:
             except OSError as error:
                 # Not a bad range but a dir of which nothing is known.
                 self.faults.failed(log_dir.path, Call.WRITE, error)
+        if topic_id_of is not None:
+            self._set_doubles_aside(surveys, topic_id_of)
         check_unique(surveys)
         opened = open_logs(
             self.disk,
@@ -476,6 +484,22 @@ class LogManager:
             del self._logs[key]
             self.offline_partitions[key] = self.offline_dirs[path]
         log_dir.logs.clear()
+
+    def _set_doubles_aside(self, surveys: list[Survey], topic_id_of: TopicIdOf) -> None:
+        doubled = doubled_partitions(surveys)
+        for found in list(surveys) if doubled else ():
+            try:
+                set_doubles_aside(
+                    self.disk,
+                    found,
+                    doubled,
+                    topic_id_of=topic_id_of,
+                    rng=self._rng,
+                    events=self._events,
+                )
+            except OSError as error:
+                self.faults.failed(found.log_dir, Call.SYNC, error)
+                surveys.remove(found)
 
     def _move_aside(self, log: Log, kind: Kind) -> str | None:
         """Renames the log's directory; None if that failed, and then its dir is offline."""
