@@ -32,7 +32,7 @@ JOINED_BYTES_MAX = 128 * 1024
 answered from the file, which costs no memory."""
 STEP_BYTES = 128 * 1024
 """Sent at most per sendfile call: a tenth of a millisecond on a slow core."""
-TURN_BYTES = 128 * 1024
+TURN_BYTES = 256 * 1024
 """Slices sent at most in one turn of the loop, by all connections together. A consumer that reads
 as fast as we send would else hold the loop for the whole of its answer."""
 READ_AHEAD_BYTES = 1024 * 1024
