@@ -288,8 +288,9 @@ async def test_unfinished_frames_over_the_budget_are_shed() -> None:
         for raw in raws:
             raw.writer.write(struct.pack(">i", 500_000) + bytes(60_000))
             await raw.writer.drain()
-        while served.server.held_bytes < 240_000:
-            await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            while served.server.held_bytes < 240_000:
+                await asyncio.sleep(0)
         served.server.sweep()
 
         assert served.server.held_bytes <= 100_000
