@@ -105,9 +105,6 @@ class Replicas:
         partitions = self._by_id.get(topic_id)
         return None if partitions is None else partitions.get(partition)
 
-    def knows_topic_id(self, topic_id: bytes) -> bool:
-        return topic_id in self._by_id
-
     def lead(self, log: Log, leader_epoch: int, log_dir: str) -> Partition:
         """Starts to lead a partition whose log is open."""
         pool = self._pools.get(log_dir)
@@ -202,11 +199,6 @@ class Replicas:
                 partition.commit_waiters = deque(one for one in waiters if one.deadline_ms > now_ms)
             for waiter in late:
                 waiter.listener.failed(waiter.part, ErrorCode.REQUEST_TIMED_OUT)
-
-    def flush_all(self) -> None:
-        """Begins a sync of every log with unsynced records."""
-        for partition in self:
-            self.flush(partition)
 
     def flush(self, partition: Partition) -> None:
         if not partition.flushing and partition.log.durable_end < partition.log.log_end_offset:
