@@ -131,7 +131,9 @@ class BrokerConfig(BaseModel):
         102_400, "SO_SNDBUF of client connections; -1 leaves it to the operating system."
     )
     socket_receive_buffer_bytes: Int = key(
-        102_400, "SO_RCVBUF of client connections; -1 leaves it to the operating system."
+        102_400,
+        "SO_RCVBUF of client connections; -1, or the default where the operating system begins"
+        " with more, leaves it to the operating system.",
     )
     socket_request_max_bytes: Int = key(
         104_857_600, "Largest request; a longer one closes the connection.", at_least=1
