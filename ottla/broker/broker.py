@@ -107,6 +107,7 @@ class Broker:
             replicas=self.replicas,
             config_of=self._log_config,
             events=events,
+            in_worker=partial(self._loop.run_in_executor, self._workers),
         )
 
     @property
@@ -130,6 +131,7 @@ class Broker:
             self.listeners = await self.server.bind(list(self._static.broker_listeners))
             await self._loop.run_in_executor(self._workers, self._load_logs)
             self._publisher.open_all(self.quorum.image)
+            self.quorum.apply_by(self._publisher.apply)
             self.quorum.subscribe(self._published)
             await self._register()
             await self.server.serve()
@@ -358,7 +360,6 @@ class Broker:
     def _published(self, delta: Delta, image: MetadataImage) -> None:
         if any(kind == BROKER_RESOURCE for kind, _ in delta.changed_configs):
             self._configure(image)
-        self._publisher.publish(delta, image)
         if delta.changed_partitions and len(self._static.data_dirs) > 1:
             self.server.spawn(self._assign_directories(), "assign-directories")
 

@@ -7,6 +7,7 @@ import errno
 import random
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from inspect import isawaitable
 from typing import Any
 
@@ -130,10 +131,11 @@ class House:
             replicas=replicas,
             config_of=self._log_config,
             events=self.events,
+            in_worker=partial(asyncio.get_running_loop().run_in_executor, None),
         )
         publisher.open_all(quorum.image)
+        quorum.apply_by(publisher.apply)
         quorum.subscribe(self._apply_dynamic)
-        quorum.subscribe(publisher.publish)
         await self._register(logs, quorum)
         self._open = True
         return self

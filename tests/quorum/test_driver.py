@@ -6,11 +6,13 @@ import asyncio
 import errno
 import random
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from ottla.broker.metadata.delta import Delta
 from ottla.broker.metadata.image import MetadataImage
 from ottla.broker.metadata.records import MetadataError
 from ottla.broker.quorum.raft import QuorumError
@@ -31,6 +33,12 @@ from ottla.testing.platter import CrashMode
 from tests.quorum.nodes import LOG_DIR, Node
 
 QUORUM_DIR = f"{LOG_DIR}/{METADATA_DIRECTORY}"
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0)
 
 
 async def running(disk: SimDisk | None = None, **options: Any) -> Node:
@@ -107,6 +115,50 @@ async def test_each_change_is_published_in_order_before_its_answer() -> None:
 
     assert seen == ["first", "second"]
     assert node.published == sorted(node.published)
+    await node.stop()
+
+
+async def test_a_change_shows_when_what_it_asks_of_the_disk_is_done() -> None:
+    """The next change is not begun before that, and nobody sees half of one."""
+    node = await running()
+    ready = [asyncio.Event(), asyncio.Event()]
+    steps: list[str] = []
+
+    async def apply(delta: Delta, image: MetadataImage, show: Callable[[], None]) -> None:
+        (name,) = image.topics.by_name.keys() - node.image.topics.by_name.keys()
+        steps.append(f"{name} begins")
+        await ready[0 if name == "orders" else 1].wait()
+        show()
+        steps.append(f"{name} shows")
+
+    node.quorum.apply_by(apply)
+    first = asyncio.ensure_future(node.create("orders"))
+    second = asyncio.ensure_future(node.create("bills"))
+    await until(lambda: steps != [])
+    assert steps == ["orders begins"]
+    assert "orders" not in node.image.topics.by_name
+    assert not first.done()
+
+    ready[0].set()
+    await first
+    assert "bills" not in node.image.topics.by_name
+    ready[1].set()
+    await second
+
+    assert steps == ["orders begins", "orders shows", "bills begins", "bills shows"]
+    await node.stop()
+
+
+async def test_a_change_that_cannot_be_applied_ends_the_quorum() -> None:
+    node = await running()
+
+    async def apply(delta: Delta, image: MetadataImage, show: Callable[[], None]) -> None:
+        raise AssertionError("broken")
+
+    node.quorum.apply_by(apply)
+    with pytest.raises(KafkaError):
+        await node.create("orders")
+    assert [str(error) for error in node.fatal] == ["broken"]
     await node.stop()
 
 

@@ -1,13 +1,13 @@
 """The logs of a broker and the directories they lie in.
 
 `load` takes the log dirs (locked, identified, their marker of a clean stop taken away), opens every
-partition in them and recovers those of a dir that was not stopped cleanly. `create`, `delete` and
-`set_aside` change what there is; the jobs are plain methods that the scheduler calls; `shutdown`
-closes all and marks clean each dir in which all went well.
+partition in them and recovers those of a dir that was not stopped cleanly. `begin_create` and
+`begin_delete` change what there is, through `perform` and `adopt`; the jobs are plain methods that
+the scheduler calls; `shutdown` closes all and marks clean each dir in which all went well.
 
-Threads. Everything belongs to the loop's thread, but two things: recovery runs in threads of its
-own before anything is served, and the checkpoint jobs may run in a worker thread, for they read one
-integer of each log and then wait for the disk. Their errors come back by `post_error`.
+Threads. Everything belongs to the loop's thread, but three things: recovery runs in threads of its
+own before anything is served, `perform` waits for the disk in a worker thread, and so may the
+checkpoint jobs, for they read one integer of each log. Their errors come back by `post_error`.
 
 Errors. A failed call in one dir never stops the others: `faults` says what it means, and its
 listeners act. `create` lets OSError through as well, for its caller has somebody to answer; `load`
@@ -48,6 +48,7 @@ from ottla.broker.log.loading import (
     survey,
 )
 from ottla.broker.log.log import Log
+from ottla.broker.log.rearranging import Creation, Departure, Rearrangement
 from ottla.broker.ports import Clock, Disk, Events, File, Rng
 from ottla.config.types import LogConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -66,6 +67,8 @@ class _LogDir:
     meta: MetaProperties | None = None
     clean: bool = False
     logs: dict[TopicPartition, Log] = field(default_factory=dict)
+    # Partitions that a worker is about to make.
+    planned: int = 0
     # False once a log in it could not be loaded or closed: then nobody may mark it clean.
     sound: bool = True
     # The rows that each checkpoint file holds now, so that an unchanged one is not written again.
@@ -258,67 +261,98 @@ class LogManager:
     ) -> Log:
         """Makes an empty log in the emptiest dir; its directory is durable when this returns.
 
-        Raises OSError after `faults` heard of it, KafkaError for a partition that is here but
-        offline. With several dirs the caller first sees by the image's directory ids that the
-        partition does not lie in a dir that is offline.
+        Blocks: for a start, and for tests. Raises OSError after `faults` heard of it, KafkaError
+        for a partition that is here but offline.
         """
-        key = (topic, partition)
-        assert key not in self._logs, f"{partition_name(*key)} exists"
-        if key in self.offline_partitions:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline_partitions[key])
-        log_dir = self._emptiest()
-        path = f"{log_dir.path}/{partition_name(topic, partition)}"
-        try:
-            # What the files say of an earlier partition of this name must not be taken for ours.
-            for name in CHECKPOINT_FILES:
-                self._write_rows(log_dir, name, only_without=key)
-            self.disk.make_dir(path)
-            checkpoints.write_partition_metadata(self.disk, path, topic_id)
-            self.disk.sync_dir(log_dir.path)
-            log = Log.open(
-                self.disk,
-                path,
-                topic=topic,
-                partition=partition,
-                topic_id=topic_id,
-                config=config or self._default_config,
-                recovery_point=0,
-                log_start_offset=0,
-                high_watermark=0,
-                clean=True,
-                now_ms=self._clock.wall_ms(),
-                events=self._events,
-            )
-        except OSError as error:
-            self.faults.failed(log_dir.path, Call.WRITE, error)
-            raise
-        self._logs[key] = log_dir.logs[key] = log
-        return log
+        work = Rearrangement()
+        self.begin_create(work, topic, partition, topic_id, config)
+        self.perform(work)
+        for log in self.adopt(work):
+            return log
+        _, error = next(iter(work.failures.values()))
+        raise error
 
     def delete(self, topic: str, partition: int) -> None:
-        """Takes the log out of service now; its files go after file.delete.delay.ms.
+        """Takes the log out of service; blocks until its directory has its new name.
 
         Readers that hold a slice of it finish. Its name is free at once. One that is offline is
         forgotten; if its directory shows again, its topic id is a stranger's.
         """
-        if self.offline_partitions.pop((topic, partition), None) is not None:
-            return
-        log = self._logs[topic, partition]
-        path = self._move_aside(log, Kind.DELETED)
-        if path is not None:
-            due_ms = self._clock.monotonic_ms() + log.config.file_delete_delay_ms
-            self._removals.append(Removal(due_ms, self.dir_of(log), path, log))
+        work = Rearrangement()
+        self.begin_delete(work, topic, partition)
+        self.perform(work)
+        self.adopt(work)
 
     def set_aside(self, topic: str, partition: int) -> None:
         """Takes a log of no topic that the cluster knows out of service, and keeps its files.
 
         To be called after `load` for each log whose topic id the metadata image does not have.
         """
-        log = self._logs[topic, partition]
-        path = self._move_aside(log, Kind.STRAY)
-        if path is not None:
-            self._events.warning("stray_partition_kept", path=path)
-            log.close(clean=False)
+        work = Rearrangement()
+        self._begin_departure(work, self._logs[topic, partition], Kind.STRAY)
+        self.perform(work)
+        self.adopt(work)
+
+    def begin_create(
+        self,
+        work: Rearrangement,
+        topic: str,
+        partition: int,
+        topic_id: bytes,
+        config: LogConfig | None = None,
+    ) -> None:
+        """Plans a partition in the emptiest dir. With several dirs the caller first sees by the
+        image's directory ids that it does not lie in a dir that is offline.
+
+        Raises KafkaError for a partition that is here but offline.
+        """
+        key = (topic, partition)
+        assert key not in self._logs, f"{partition_name(*key)} exists"
+        if key in self.offline_partitions:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline_partitions[key])
+        log_dir = self._emptiest()
+        log_dir.planned += 1
+        creation = Creation(key, topic_id, config or self._default_config, log_dir.path)
+        work.creations.append(creation)
+
+    def begin_delete(self, work: Rearrangement, topic: str, partition: int) -> None:
+        """Takes a log out of service now; its files go file.delete.delay.ms after `adopt`."""
+        if self.offline_partitions.pop((topic, partition), None) is None:
+            self._begin_departure(work, self._logs[topic, partition], Kind.DELETED)
+
+    def perform(self, work: Rearrangement) -> None:
+        """Does what was planned; for a worker thread, one at a time."""
+        work.perform(
+            self.disk, forget_rows=self._forget_rows, clock=self._clock, events=self._events
+        )
+
+    def adopt(self, work: Rearrangement) -> list[Log]:
+        """Takes up what `perform` has done; returns the new logs. `faults` hears what failed."""
+        for path, (call, error) in work.failures.items():
+            self.faults.failed(path, call, error)
+        now_ms = self._clock.monotonic_ms()
+        for gone in work.departures:
+            if gone.log_dir in work.failures:
+                continue
+            if gone.kind is Kind.DELETED:
+                due_ms = now_ms + gone.log.config.file_delete_delay_ms
+                self._removals.append(Removal(due_ms, gone.log_dir, gone.new_path, gone.log))
+            else:
+                self._events.warning("stray_partition_kept", path=gone.new_path)
+                gone.log.close(clean=False)
+        made: list[Log] = []
+        for one in work.creations:
+            log_dir = self._log_dirs[one.log_dir]
+            log_dir.planned -= 1
+            if one.log is None:
+                continue
+            if one.log_dir in self.offline_dirs:  # meanwhile, or by a failure behind this one
+                self.offline_partitions[one.key] = self.offline_dirs[one.log_dir]
+                one.log.close(clean=False)
+                continue
+            self._logs[one.key] = log_dir.logs[one.key] = one.log
+            made.append(one.log)
+        return made
 
     def assign_topic_id(self, log: Log, topic_id: bytes) -> None:
         """Gives an id to a log whose partition.metadata was lost before it held anything."""
@@ -434,7 +468,7 @@ class LogManager:
     def _emptiest(self) -> _LogDir:
         online = self._online()
         assert online, "the process has to end when no log dir is left"
-        return min(online, key=lambda one: len(one.logs))
+        return min(online, key=lambda one: len(one.logs) + one.planned)
 
     def _identify(self, log_dir: _LogDir, *, write_missing: bool) -> None:
         meta = identify(self.disk, log_dir.path, node_id=self.node_id, cluster_id=self.cluster_id)
@@ -501,20 +535,18 @@ class LogManager:
                 self.faults.failed(found.log_dir, Call.SYNC, error)
                 surveys.remove(found)
 
-    def _move_aside(self, log: Log, kind: Kind) -> str | None:
-        """Renames the log's directory; None if that failed, and then its dir is offline."""
+    def _begin_departure(self, work: Rearrangement, log: Log, kind: Kind) -> None:
         log_dir = self.dir_of(log)
         path = f"{log_dir}/{aside_name(log.topic, log.partition, kind, self._rng)}"
-        try:
-            self.disk.rename(log.directory, path)
-            self.disk.sync_dir(log_dir)
-        except OSError as error:
-            self.faults.failed(log_dir, Call.SYNC, error)
-            return None
+        work.departures.append(Departure(log, log_dir, path, kind))
         del self._logs[log.topic, log.partition]
         del self._log_dirs[log_dir].logs[log.topic, log.partition]
         self._unsynced.pop(log, None)
-        return path
+
+    def _forget_rows(self, path: str, keys: set[TopicPartition]) -> None:
+        log_dir = self._log_dirs[path]
+        for name in CHECKPOINT_FILES:
+            self._write_rows(log_dir, name, only_without=keys)
 
     def _checkpoint(self, name: str) -> None:
         for log_dir in self._online():
@@ -524,11 +556,11 @@ class LogManager:
                 self.post_error(partial(self.faults.failed, log_dir.path, Call.WRITE, error))
 
     def _write_rows(
-        self, log_dir: _LogDir, name: str, *, only_without: TopicPartition | None = None
+        self, log_dir: _LogDir, name: str, *, only_without: set[TopicPartition] | None = None
     ) -> None:
-        """Writes the file if its rows changed; or only if it has a row that must go."""
+        """Writes the file if its rows changed; or only if it has rows that must go."""
         with log_dir.writing:
-            if only_without is not None and only_without not in log_dir.rows[name]:
+            if only_without is not None and only_without.isdisjoint(log_dir.rows[name]):
                 return
             rows = self._rows(log_dir, name)
             if rows != log_dir.rows[name]:

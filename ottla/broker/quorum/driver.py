@@ -2,8 +2,8 @@
 
 A change goes so: the command sees the newest image, durable or not, and returns records; they are
 applied to that image, then appended as one batch; a sync runs in a worker thread; when it is over
-the change is published, and only then is the command's caller answered. While one sync runs, the
-next changes gather, so that many share the next sync. Records that the image refuses are never
+the change is published, and only then is the command's caller answered. Meanwhile the next changes
+gather, so that many share the next sync. Records that the image refuses are never
 appended, for replaying them would stop every node for good.
 
 A failed sync ends the process: what the disk holds is unknown then, and the log is the cluster's
@@ -13,7 +13,7 @@ memory. `on_fatal` is told once, and every caller that waits gets the error.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -38,6 +38,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Command = Callable[["MetadataImage"], tuple[list[Message], T]]
 Listener = Callable[["Delta", "MetadataImage"], None]
+Applier = Callable[["Delta", "MetadataImage", Callable[[], None]], Awaitable[None]]
+
+
+async def _show_only(delta: Delta, image: MetadataImage, show: Callable[[], None]) -> None:
+    show()
 
 
 class _Change(NamedTuple):
@@ -98,11 +103,13 @@ class Quorum:
         self._executor = executor
         self._on_fatal = on_fatal
         self._listeners: list[Listener] = []
+        self._applier: Applier = _show_only
         self.image: MetadataImage = machine.empty
         self._tip: MetadataImage = machine.empty
         self._gathered: list[_Change] = []
         self._syncing: list[_Change] = []
         self._sync: asyncio.Future[None] | None = None
+        self._publishing: asyncio.Task[None] | None = None
         self._scheduled = False
         self._snapshotting: asyncio.Future[SnapshotId] | None = None
         self._bytes_since_snapshot = 0
@@ -131,6 +138,12 @@ class Quorum:
         given as one change to those that subscribed before it.
         """
         self._listeners.append(listener)
+
+    def apply_by(self, applier: Applier) -> None:
+        """`applier(delta, image, show)` is awaited for each durable change, in order, before it is
+        answered. It calls `show` once, which makes the image the current one and tells the
+        listeners: what it awaits before that is done before anybody sees the change."""
+        self._applier = applier
 
     async def start(self) -> None:
         """Loads what the disk holds and becomes the leader; QuorumError says why it cannot."""
@@ -180,7 +193,8 @@ class Quorum:
         elif self._tip is self.image:
             return response
         else:
-            # The newest change is in the group that gathers or in the one that is syncing.
+            # The newest change is in the group that gathers or in the one before it, which is
+            # syncing or being published.
             done = self._gathered[-1].done if self._gathered else self._syncing[-1].done
         await asyncio.shield(done)
         return response
@@ -188,8 +202,9 @@ class Quorum:
     async def stop(self) -> None:
         """Waits for what is under way and closes the log."""
         self._closed = True
-        while self._scheduled or self._sync is not None or self._snapshotting is not None:
-            pending = [one for one in (self._sync, self._snapshotting) if one is not None]
+        while self._scheduled or self._syncing or self._snapshotting is not None:
+            under_way = (self._sync, self._publishing, self._snapshotting)
+            pending = [one for one in under_way if one is not None]
             await asyncio.gather(*pending, return_exceptions=True)
             await asyncio.sleep(0)
         self._raft.resign()
@@ -289,7 +304,7 @@ class Quorum:
 
     def _begin_soon(self) -> None:
         """The sync starts at the end of this turn, so that what this turn appends joins it."""
-        if not self._scheduled and self._sync is None:
+        if not self._scheduled and not self._syncing:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._begin_sync)
 
@@ -309,36 +324,42 @@ class Quorum:
 
     def _synced(self, ticket: FlushTicket, sync: asyncio.Future[None]) -> None:
         self._sync = None
-        group, self._syncing = self._syncing, []
         error = sync.exception()
         if error is not None:
+            group, self._syncing = self._syncing, []
             self._fail(error, group)
             return
         log = self._store.log
         log.finish_flush(ticket)
         committed = self._raft.flushed(log.durable_end).commit_to
         assert committed is not None
-        assert group[-1].image.offset < committed
+        assert self._syncing[-1].image.offset < committed
         log.set_high_watermark(committed)
-        self._publish(group)
+        loop = asyncio.get_running_loop()
+        self._publishing = loop.create_task(self._publish(), name="publish-metadata")
+        self._publishing.add_done_callback(self._published)
+
+    async def _publish(self) -> None:
+        for change in self._syncing:
+            await self._applier(change.delta, change.image, partial(self._show, change))
+            if not change.done.done():
+                change.done.set_result(None)
+
+    def _show(self, change: _Change) -> None:
+        self.image = change.image
+        for listener in self._listeners:
+            listener(change.delta, change.image)
+
+    def _published(self, publishing: asyncio.Task[None]) -> None:
+        self._publishing = None
+        group, self._syncing = self._syncing, []
+        error = publishing.exception()
+        if error is not None:
+            self._fail(error, group)
+            return
         if self._gathered:
             self._begin_sync()
         self.snapshot_if_due()
-
-    def _publish(self, group: list[_Change]) -> None:
-        published = False
-        try:
-            for change in group:
-                self.image = change.image
-                for listener in self._listeners:
-                    listener(change.delta, change.image)
-            for change in group:
-                if not change.done.done():
-                    change.done.set_result(None)
-            published = True
-        finally:
-            if not published:
-                self._fail(QuorumError("a listener of the metadata failed."), group)
 
     def _fail(self, error: BaseException, group: list[_Change]) -> None:
         """Nothing can be appended any more; who waits is told, and so is the supervisor."""

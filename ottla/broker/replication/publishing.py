@@ -1,15 +1,17 @@
 """From the metadata image to logs and leaders: what a committed change makes this broker do.
 
-`open_all` runs once, after the logs are loaded; `publish` runs for each delta, before the command
+`open_all` runs once, after the logs are loaded; `apply` runs for each change, before the command
 that made it is answered, so that a topic whose creation was answered can be written to at once.
-The order is Kafka's: deletions first, then partitions, then configurations.
+Directories are made and renamed in a worker: a thousand of them stop nobody.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 
 from ottla.broker.log.manager import LogManager
+from ottla.broker.log.rearranging import Rearrangement
 from ottla.broker.metadata.delta import Delta
 from ottla.broker.metadata.image import MetadataImage, is_reserved_id
 from ottla.broker.metadata.publish import LocalPartition, local_changes
@@ -19,6 +21,7 @@ from ottla.config.types import LogConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.wire import ZERO_UUID
 
+InWorker = Callable[[Callable[[], None]], Awaitable[None]]
 ConfigOf = Callable[[MetadataImage, str], LogConfig]
 
 
@@ -33,12 +36,15 @@ class Publisher:
         replicas: Replicas,
         config_of: ConfigOf,
         events: Events,
+        in_worker: InWorker,
     ) -> None:
+        """`in_worker` awaits what blocks."""
         self._node_id = node_id
         self._logs = logs
         self._replicas = replicas
         self._config_of = config_of
         self._events = events
+        self._in_worker = in_worker
 
     def open_all(self, image: MetadataImage) -> None:
         """Leads every partition that the image gives us; a log of no known topic is set aside."""
@@ -50,13 +56,22 @@ class Publisher:
             if not known or topic is None or topic.topic_id != log.topic_id:
                 self._logs.set_aside(log.topic, log.partition)
         missing = self._missing_dirs(image)
+        work = Rearrangement()
+        configs: dict[str, LogConfig] = {}
+        led: list[LocalPartition] = []
         for topic, index, partition in image.leaders(self._node_id):
             directory_id = partition.directory_of(self._node_id)
             is_elsewhere = missing and (is_reserved_id(directory_id) or directory_id in missing)
             if is_elsewhere and self._logs.get(topic.name, index) is None:
                 self._leave_offline(topic.name, index)
                 continue
-            self._lead(image, topic.name, topic.topic_id, index, partition.leader_epoch)
+            wanted = LocalPartition(topic.name, topic.topic_id, index, partition)
+            self._create(work, image, configs, wanted)
+            led.append(wanted)
+        self._logs.perform(work)
+        self._logs.adopt(work)
+        for one in led:
+            self._lead(one.topic, one.topic_id, one.partition_id, one.partition.leader_epoch)
 
     def places(self) -> dict[tuple[bytes, int], bytes]:
         """(topic id, partition) -> the id of the log dir that holds it, of all that are led."""
@@ -86,15 +101,28 @@ class Publisher:
         give its offsets again."""
         reason = "its log dir is missing or offline"
         self._logs.offline_partitions[topic, index] = reason
-        self._events.error("partition_not_opened", topic=topic, partition=index, error=reason)
+        self._not_opened(topic, index, reason)
 
-    def publish(self, delta: Delta, image: MetadataImage) -> None:
+    async def apply(self, delta: Delta, image: MetadataImage, show: Callable[[], None]) -> None:
+        """Makes what is new, then shows the change, then takes away what is gone.
+
+        So whoever sees a topic can write to it, and whoever waits for one hears that it is gone.
+        """
         changes = local_changes(delta, image, self._node_id)
-        for gone in changes.deleted:
-            self._delete(gone)
+        coming = Rearrangement()
+        configs: dict[str, LogConfig] = {}
         for led in changes.leading:
-            epoch = led.partition.leader_epoch
-            self._lead(image, led.topic, led.topic_id, led.partition_id, epoch)
+            if self._replicas.by_id(led.topic_id, led.partition_id) is None:
+                self._create(coming, image, configs, led)
+        if coming:
+            await self._in_worker(partial(self._logs.perform, coming))
+        show()
+        self._logs.adopt(coming)
+        going = Rearrangement()
+        for gone in changes.deleted:
+            self._delete(going, gone)
+        for led in changes.leading:
+            self._lead(led.topic, led.topic_id, led.partition_id, led.partition.leader_epoch)
         for followed in changes.following:
             # A single node follows nobody: a partition without a leader is only not led.
             partition = self._replicas.by_id(followed.topic_id, followed.partition_id)
@@ -102,34 +130,52 @@ class Publisher:
                 self._replicas.drop(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         names = changes.topics_with_new_configs
         self._configure(image, image.topics.by_name if changes.broker_configs_changed else names)
+        if going:
+            await self._in_worker(partial(self._logs.perform, going))
+            self._logs.adopt(going)
 
-    def _lead(
-        self, image: MetadataImage, topic: str, topic_id: bytes, index: int, leader_epoch: int
+    def _create(
+        self,
+        work: Rearrangement,
+        image: MetadataImage,
+        configs: dict[str, LogConfig],
+        wanted: LocalPartition,
     ) -> None:
+        """Plans the log of a partition that is to be led, unless there is one."""
+        topic, index = wanted.topic, wanted.partition_id
+        if self._logs.get(topic, index) is not None:
+            return
+        config = configs.get(topic)
+        if config is None:
+            config = configs[topic] = self._config_of(image, topic)
+        try:
+            self._logs.begin_create(work, topic, index, wanted.topic_id, config)
+        except KafkaError as error:
+            # The partition stays offline; its clients are answered KAFKA_STORAGE_ERROR.
+            self._not_opened(topic, index, str(error))
+
+    def _lead(self, topic: str, topic_id: bytes, index: int, leader_epoch: int) -> None:
         led = self._replicas.by_id(topic_id, index)
         if led is not None:
             self._replicas.change_epoch(led, leader_epoch)
             return
         log = self._logs.get(topic, index)
         if log is None:
-            try:
-                log = self._logs.create(topic, index, topic_id, self._config_of(image, topic))
-            except (OSError, KafkaError) as error:
-                # The partition stays offline; its clients are answered KAFKA_STORAGE_ERROR.
-                self._events.error(
-                    "partition_not_opened", topic=topic, partition=index, error=str(error)
-                )
-                return
-        self._replicas.lead(log, leader_epoch, self._logs.dir_of(log))
+            self._not_opened(topic, index, "its log dir failed")
+        else:
+            self._replicas.lead(log, leader_epoch, self._logs.dir_of(log))
 
-    def _delete(self, gone: LocalPartition) -> None:
+    def _not_opened(self, topic: str, index: int, reason: str) -> None:
+        self._events.error("partition_not_opened", topic=topic, partition=index, error=reason)
+
+    def _delete(self, work: Rearrangement, gone: LocalPartition) -> None:
         led = self._replicas.by_id(gone.topic_id, gone.partition_id)
         if led is not None:
             self._replicas.drop(led, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         log = self._logs.get(gone.topic, gone.partition_id)
         offline = (gone.topic, gone.partition_id) in self._logs.offline_partitions
         if offline or (log is not None and log.topic_id == gone.topic_id):
-            self._logs.delete(gone.topic, gone.partition_id)
+            self._logs.begin_delete(work, gone.topic, gone.partition_id)
 
     def _configure(self, image: MetadataImage, topics: Iterable[str]) -> None:
         for name in topics:

@@ -1,0 +1,124 @@
+"""Partitions that come and go: the part of it that waits for the disk.
+
+A change of the metadata may make or delete thousands of partitions, and each costs several system
+calls and a sync. `LogManager` decides on the loop what is to be done (`begin_create`,
+`begin_delete`), `Rearrangement.perform` does it, in a worker thread, and `LogManager.adopt` takes
+up the result, again on the loop. Deletions go first: a partition may be made anew under its name.
+
+A directory is durable when `perform` returns: one sync of the log dir covers all that it got. An
+error ends what is to be done in that log dir, not in the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.broker.faults import Call
+from ottla.broker.log import checkpoints
+from ottla.broker.log.checkpoints import TopicPartition
+from ottla.broker.log.directories import Kind, partition_name
+from ottla.broker.log.log import Log
+from ottla.broker.ports import Clock, Disk, Events
+from ottla.config.types import LogConfig
+
+
+class Departure:
+    """A log that is no longer served, whose directory gets a name that says so."""
+
+    __slots__ = ("kind", "log", "log_dir", "new_path")
+
+    def __init__(self, log: Log, log_dir: str, new_path: str, kind: Kind) -> None:
+        self.log = log
+        self.log_dir = log_dir
+        self.new_path = new_path
+        self.kind = kind
+
+
+class Creation:
+    """A partition to be made; afterwards its `log`, or None where the disk failed."""
+
+    __slots__ = ("config", "key", "log", "log_dir", "topic_id")
+
+    def __init__(
+        self, key: TopicPartition, topic_id: bytes, config: LogConfig, log_dir: str
+    ) -> None:
+        self.key = key
+        self.topic_id = topic_id
+        self.config = config
+        self.log_dir = log_dir
+        self.log: Log | None = None
+
+
+class Rearrangement:
+    """What one change of the metadata asks of the log dirs. Used once."""
+
+    __slots__ = ("creations", "departures", "failures")
+
+    def __init__(self) -> None:
+        self.departures: list[Departure] = []
+        self.creations: list[Creation] = []
+        # Log dir -> the call that failed there and how.
+        self.failures: dict[str, tuple[Call, OSError]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Rearrangement -{len(self.departures)} +{len(self.creations)} {self.failures}>"
+
+    def __bool__(self) -> bool:
+        return bool(self.departures or self.creations)
+
+    def perform(
+        self,
+        disk: Disk,
+        *,
+        forget_rows: Callable[[str, set[TopicPartition]], None],
+        clock: Clock,
+        events: Events,
+    ) -> None:
+        """Blocks. `forget_rows(log dir, partitions)` takes them out of the checkpoint files."""
+        for log_dir in {one.log_dir: None for one in self.departures}:
+            self._depart(disk, log_dir)
+        for log_dir in {one.log_dir: None for one in self.creations}:
+            if log_dir in self.failures:
+                continue
+            mine = [one for one in self.creations if one.log_dir == log_dir]
+            try:
+                # What the files say of an earlier partition of a name must not be taken for ours.
+                forget_rows(log_dir, {one.key for one in mine})
+                _make(disk, log_dir, mine, clock, events)
+            except OSError as error:
+                self.failures[log_dir] = (Call.WRITE, error)
+
+    def _depart(self, disk: Disk, log_dir: str) -> None:
+        try:
+            for one in self.departures:
+                if one.log_dir == log_dir:
+                    disk.rename(one.log.directory, one.new_path)
+            disk.sync_dir(log_dir)
+        except OSError as error:
+            self.failures[log_dir] = (Call.SYNC, error)
+
+
+def _make(
+    disk: Disk, log_dir: str, creations: list[Creation], clock: Clock, events: Events
+) -> None:
+    paths = [f"{log_dir}/{partition_name(*one.key)}" for one in creations]
+    for one, path in zip(creations, paths, strict=True):
+        disk.make_dir(path)
+        checkpoints.write_partition_metadata(disk, path, one.topic_id)
+    disk.sync_dir(log_dir)
+    for one, path in zip(creations, paths, strict=True):
+        topic, partition = one.key
+        one.log = Log.open(
+            disk,
+            path,
+            topic=topic,
+            partition=partition,
+            topic_id=one.topic_id,
+            config=one.config,
+            recovery_point=0,
+            log_start_offset=0,
+            high_watermark=0,
+            clean=True,
+            now_ms=clock.wall_ms(),
+            events=events,
+        )
