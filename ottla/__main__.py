@@ -28,6 +28,9 @@ COMMANDS = {
     "config": Command(
         "ottla.broker.config_command:main", "Show every setting: value, origin, meaning."
     ),
+    "log": Command(
+        "ottla.broker.log.__main__:main", "Dump, verify or repair the files of a data directory."
+    ),
 }
 
 

@@ -170,6 +170,14 @@ class PosixDisk:
         return file
 
 
+class ReadOnlyDisk(PosixDisk):
+    """For who only looks: files are opened for reading, and whoever writes gets an OSError."""
+
+    def open(self, path: str, *, create: bool = False) -> PosixFile:
+        assert not create, path
+        return PosixFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+
 def raise_descriptor_limit() -> int:
     """Lifts the soft limit on open files to the hard one, and returns the limit in force."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,0 +1,274 @@
+"""`ottla log`: the files of a data directory, dumped, verified and repaired.
+
+The shell of `examine`, which knows the files; here are arguments, output and the lock.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from ottla.broker.log.checkpoints import parent_of
+from ottla.broker.log.directories import LOCK_FILE, parse_name
+from ottla.broker.log.examine.dump import dump_file
+from ottla.broker.log.examine.files import FileKind, classify, find_files
+from ottla.broker.log.examine.findings import Finding, Fix
+from ottla.broker.log.examine.partition import PartitionFacts
+from ottla.broker.log.examine.repair import Repair, plan
+from ottla.broker.log.examine.verify import verify_path
+from ottla.broker.ports import Disk
+from ottla.broker.posix import PosixDisk, ReadOnlyDisk
+from ottla.config.types import LogConfig
+
+FOUND = 1
+"""The status when something is not as it has to be, as grep's and diff's."""
+CANNOT = 2
+"""The status when a path cannot be read, or is in use."""
+
+Progress = Callable[[int], None]
+PATHS = click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True))
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Write one JSON object a line.")
+SETTINGS = {"help_option_names": ["-h", "--help"]}
+
+
+@click.group(context_settings=SETTINGS)
+def command() -> None:
+    """Dump, verify or repair the files of a data directory, Ottla's or Apache Kafka's.
+
+    PATHS are files (00000000000000000000.log, .index, .timeindex, .txnindex, .snapshot,
+    leader-epoch-checkpoint, *-offset-checkpoint, meta.properties, partition.metadata,
+    quorum-state, .checkpoint), a partition's directory, or a whole log dir. Dump and verify only
+    read, and may look at a running broker's files.
+
+    \b
+    Examples:
+      ottla log dump ottla-data/orders-0/00000000000000000000.log
+      ottla log dump --deep ottla-data/__cluster_metadata-0
+      ottla log dump --deep --json ottla-data/orders-0 | jq -r 'select(.key) | .key'
+      ottla log verify ottla-data && echo all is well
+      ottla log repair --dry-run ottla-data/orders-0
+    """
+
+
+@command.command(context_settings=SETTINGS)
+@PATHS
+@click.option("--deep", is_flag=True, help="Each record too: key, value, headers, control records.")
+@AS_JSON
+def dump(paths: tuple[str, ...], deep: bool, as_json: bool) -> int:
+    """Write what the files hold: a line for each batch, entry or row.
+
+    Records of the broker's own topics are decoded: __cluster_metadata, __consumer_offsets,
+    __transaction_state, __share_group_state. Damage is a line, and the dump goes on behind it;
+    the status is then 1.
+
+    \b
+    Examples:
+      ottla log dump ottla-data/orders-0
+      ottla log dump --deep --json ottla-data/__cluster_metadata-0 | grep TopicRecord
+    """
+    disk = ReadOnlyDisk()
+    damaged = False
+    with _progress(disk, paths, shown=not sys.stdout.isatty()) as advance:
+        done = 0
+        for path in paths:
+            for file in find_files(disk, path):
+                if not as_json:
+                    click.echo(f"{file.path} ({file.kind.value})")
+                last = 0
+
+                def tell(read: int, before: int = done) -> None:
+                    nonlocal last
+                    last = read
+                    advance(before + read)
+
+                for row in dump_file(disk, file, deep=deep, progress=tell):
+                    damaged = damaged or bool({"damage", "malformed"} & row.keys())
+                    click.echo(_json({"file": file.path} | row) if as_json else _line(row))
+                done += last
+    return FOUND if damaged else 0
+
+
+@command.command(context_settings=SETTINGS)
+@PATHS
+@click.option("--deep", is_flag=True, help="Decompress and read every record, too.")
+@AS_JSON
+def verify(paths: tuple[str, ...], deep: bool, as_json: bool) -> int:
+    """Check CRCs, offsets, lengths, indexes against the log, epochs, snapshots, checkpoints.
+
+    Writes a sentence for each finding, with the file, the byte, and what to do about it. The
+    status is 0 where all is well, 1 where something was found, 2 where a path cannot be read.
+
+    \b
+    Examples:
+      ottla log verify ottla-data
+      ottla log verify --json ottla-data/orders-0 | jq .what
+    """
+    findings: list[Finding] = []
+    partitions = size = 0
+    disk = ReadOnlyDisk()
+    with _progress(disk, paths, shown=True) as advance:
+        for found in _verified(disk, paths, deep, advance):
+            for finding in found.findings if isinstance(found, PartitionFacts) else [found]:
+                findings.append(finding)
+                click.echo(_json(_finding(finding)) if as_json else str(finding))
+            if isinstance(found, PartitionFacts):
+                partitions += 1
+                size += sum(one.size for one in found.segments)
+    if not as_json:
+        click.echo(f"{partitions} partitions, {size} bytes of log, {len(findings)} findings.")
+    return FOUND if findings else 0
+
+
+@command.command(context_settings=SETTINGS)
+@PATHS
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@AS_JSON
+def repair(paths: tuple[str, ...], dry_run: bool, as_json: bool) -> int:
+    """Mend what `verify` finds, as far as the files themselves allow. No broker may be running.
+
+    Indexes, leader epochs and snapshots are made anew from the log. A bad tail is cut off, a bad
+    range within a log is taken out of it; the bytes are kept beside it as N.POSITION.cut, and
+    records that can be read are never touched. The status is 1 if something is left that no
+    repair can mend.
+
+    \b
+    Examples:
+      ottla log repair --dry-run ottla-data
+      ottla log repair ottla-data/orders-0
+    """
+    reading, disk = ReadOnlyDisk(), PosixDisk()
+    mender = Repair(disk, LogConfig(), _Told(), now_ms=time.time_ns() // 1_000_000)
+    left = 0
+    with _locked(disk, paths), _progress(reading, paths, shown=True) as advance:
+        for found in list(_verified(reading, paths, False, advance)):
+            whole = isinstance(found, PartitionFacts)
+            findings = found.findings if isinstance(found, PartitionFacts) else [found]
+            for sentence in plan(findings):
+                said = {"dry_run": dry_run, "does": sentence}
+                click.echo(_json(said) if as_json else ("would: " if dry_run else "") + sentence)
+            for finding in findings:
+                if finding.fix is Fix.NOTHING:
+                    left += 1
+                    click.echo(_json(_finding(finding)) if as_json else f"left: {finding}")
+            if not dry_run and isinstance(found, PartitionFacts):
+                mender.partition(found)
+            elif not dry_run and not whole:
+                mender.file(findings[0])
+    return FOUND if left else 0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the command; its status."""
+    try:
+        status = command.main(list(arguments), prog_name="ottla log", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except OSError as error:
+        if error.filename is None and isinstance(error, BrokenPipeError):
+            # Whoever read the output has seen enough; nothing more is to be written to it.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        click.echo(f"ottla: {error}", err=True)
+        return CANNOT
+    return int(status or 0)
+
+
+class _Told:
+    """Events of a repair, for people."""
+
+    def debug(self, event: str, **fields: Any) -> None:
+        self.info(event, **fields)
+
+    def info(self, event: str, **fields: Any) -> None:
+        click.echo(f"{event}: {_line(fields)}", err=True)
+
+    warning = error = info
+
+
+def _verified(
+    disk: Disk, paths: tuple[str, ...], deep: bool, advance: Progress
+) -> Iterator[PartitionFacts | Finding]:
+    """Verifies each path; of a file within a partition only what concerns that file is told."""
+    for path in paths:
+        path = path.rstrip("/")
+        if not os.path.isdir(path) and classify(path) is None:
+            raise click.UsageError(f"{path} is no file of the format, by its name.")
+        for found in verify_path(disk, path, deep=deep, progress=advance):
+            if isinstance(found, PartitionFacts) and not os.path.isdir(path):
+                found.findings = [one for one in found.findings if one.path == path]
+            yield found
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "file": finding.path,
+        "position": finding.position,
+        "what": finding.what,
+        "remedy": finding.remedy,
+        "fix": finding.fix.name.lower(),
+    }
+
+
+def _line(row: dict[str, Any]) -> str:
+    return "  " + " ".join(
+        f"{name}: {_json(value) if isinstance(value, dict | list) else value}"
+        for name, value in row.items()
+    )
+
+
+def _json(row: object) -> str:
+    return json.dumps(row, separators=(",", ":"))
+
+
+@contextmanager
+def _locked(disk: Disk, paths: tuple[str, ...]) -> Iterator[None]:
+    """Keeps brokers out of the log dirs of the paths."""
+    locks = []
+    try:
+        for log_dir in dict.fromkeys(map(_log_dir, paths)):
+            try:
+                locks.append(disk.lock(f"{log_dir}/{LOCK_FILE}"))
+            except BlockingIOError as error:
+                raise click.ClickException(
+                    f"{log_dir} is in use by {error.strerror}: stop it first. `ottla log verify`"
+                    " may be run meanwhile."
+                ) from error
+        yield
+    finally:
+        for lock in locks:
+            lock.close()
+
+
+def _log_dir(path: str) -> str:
+    path = os.path.abspath(path)
+    directory = path if os.path.isdir(path) else parent_of(path)
+    return directory if parse_name(directory.rpartition("/")[2]) is None else parent_of(directory)
+
+
+@contextmanager
+def _progress(disk: Disk, paths: tuple[str, ...], *, shown: bool) -> Iterator[Progress]:
+    """A bar over all bytes of the logs, on a terminal and only there."""
+    if not shown or not sys.stderr.isatty():
+        yield lambda read: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
+
+    files = [file for path in paths for file in find_files(disk, path)]
+    total = sum(os.path.getsize(file.path) for file in files if file.kind is FileKind.LOG)
+    columns = (BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda read: bar.update(task, completed=read)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

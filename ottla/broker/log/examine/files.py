@@ -1,0 +1,150 @@
+"""Which files there are, told by their names: the table from which `ottla log` works.
+
+    <20 digits>.log .index .timeindex .txnindex .snapshot     in a partition's directory
+    leader-epoch-checkpoint partition.metadata                in a partition's directory
+    quorum-state <offset>-<epoch>.checkpoint                  in the metadata log's directory
+    *-offset-checkpoint meta.properties .kafka_cleanshutdown  in a log dir
+    ottla-damaged-ranges bootstrap.checkpoint                 in a log dir
+A file that waits to be removed or swapped in (.deleted, .swap, .cleaned) is read as what it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from ottla.broker.log import checkpoints
+from ottla.broker.log.directories import parse_name
+from ottla.broker.log.leftovers import CLEANED_SUFFIX, SWAP_SUFFIX
+from ottla.broker.log.quarantine import DAMAGED_RANGES_FILE
+from ottla.broker.log.segment import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+)
+from ottla.broker.ports import Disk
+
+QUORUM_STATE_FILE = "quorum-state"
+METADATA_SNAPSHOT_SUFFIX = ".checkpoint"
+
+_DIGITS = 20
+_PASSING_SUFFIXES = (DELETED_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX)
+
+
+class FileKind(Enum):
+    """What a file holds; the text is what people read."""
+
+    LOG = "log"
+    OFFSET_INDEX = "offset index"
+    TIME_INDEX = "time index"
+    TRANSACTION_INDEX = "transaction index"
+    PRODUCER_SNAPSHOT = "producer snapshot"
+    LEADER_EPOCHS = "leader epochs"
+    OFFSETS = "offset checkpoint"
+    DAMAGED_RANGES = "damaged ranges"
+    PARTITION_METADATA = "partition metadata"
+    META_PROPERTIES = "meta properties"
+    CLEAN_SHUTDOWN = "clean shutdown"
+    QUORUM_STATE = "quorum state"
+    METADATA_SNAPSHOT = "metadata snapshot"
+
+
+_BY_SUFFIX = {
+    LOG_SUFFIX: FileKind.LOG,
+    INDEX_SUFFIX: FileKind.OFFSET_INDEX,
+    TIME_INDEX_SUFFIX: FileKind.TIME_INDEX,
+    TRANSACTION_INDEX_SUFFIX: FileKind.TRANSACTION_INDEX,
+    SNAPSHOT_SUFFIX: FileKind.PRODUCER_SNAPSHOT,
+}
+_BY_NAME = {
+    checkpoints.LEADER_EPOCH_FILE: FileKind.LEADER_EPOCHS,
+    checkpoints.RECOVERY_POINT_FILE: FileKind.OFFSETS,
+    checkpoints.LOG_START_FILE: FileKind.OFFSETS,
+    checkpoints.HIGH_WATERMARK_FILE: FileKind.OFFSETS,
+    checkpoints.CLEANER_FILE: FileKind.OFFSETS,
+    DAMAGED_RANGES_FILE: FileKind.DAMAGED_RANGES,
+    checkpoints.PARTITION_METADATA_FILE: FileKind.PARTITION_METADATA,
+    checkpoints.META_PROPERTIES_FILE: FileKind.META_PROPERTIES,
+    checkpoints.CLEAN_SHUTDOWN_FILE: FileKind.CLEAN_SHUTDOWN,
+    QUORUM_STATE_FILE: FileKind.QUORUM_STATE,
+}
+
+
+@dataclass(slots=True, frozen=True)
+class LogFile:
+    """A file of the format. `base_offset` is the number in a segment file's name, else 0."""
+
+    path: str
+    kind: FileKind
+    base_offset: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    @property
+    def directory(self) -> str:
+        return checkpoints.parent_of(self.path)
+
+    @property
+    def topic(self) -> str:
+        """The topic whose partition's directory it lies in, or the empty name."""
+        found = parse_name(self.directory.rpartition("/")[2])
+        return "" if found is None else found.topic
+
+
+def classify(path: str) -> LogFile | None:
+    """What a file is by its name; None if it is none of the format."""
+    name = path.rpartition("/")[2]
+    for suffix in _PASSING_SUFFIXES:
+        name = name.removesuffix(suffix)
+    if name in _BY_NAME:
+        return LogFile(path, _BY_NAME[name])
+    digits, suffix = name[:_DIGITS], name[_DIGITS:]
+    has_offset = len(digits) == _DIGITS and digits.isascii() and digits.isdigit()
+    if has_offset and suffix in _BY_SUFFIX:
+        return LogFile(path, _BY_SUFFIX[suffix], int(digits))
+    if name.endswith(METADATA_SNAPSHOT_SUFFIX):
+        return LogFile(path, FileKind.METADATA_SNAPSHOT)
+    return None
+
+
+def list_names(disk: Disk, path: str) -> list[str] | None:
+    """The names in a directory, or None if it is none. Raises OSError for what is not there."""
+    try:
+        return disk.list(path)
+    except NotADirectoryError:
+        return None
+
+
+def find_files(disk: Disk, path: str) -> Iterator[LogFile]:
+    """The files of the format at a path: itself, or all in a partition's or a log dir's folders."""
+    names = list_names(disk, path)
+    if names is None:
+        found = classify(path)
+        if found is not None:
+            yield found
+        return
+    for name in names:
+        inner = f"{path.rstrip('/')}/{name}"
+        found = classify(inner)
+        if found is not None:
+            yield found
+        elif parse_name(name) is not None and list_names(disk, inner) is not None:
+            yield from find_files(disk, inner)
+
+
+def partition_directories(disk: Disk, path: str) -> list[str]:
+    """The partitions' directories at a path: itself, that of a file, or those of a log dir."""
+    names = list_names(disk, path)
+    if names is None:
+        return partition_directories(disk, checkpoints.parent_of(path))
+    path = path.rstrip("/")
+    if parse_name(path.rpartition("/")[2]) is not None:
+        return [path]
+    inner = [f"{path}/{name}" for name in names if parse_name(name) is not None]
+    return [one for one in inner if list_names(disk, one) is not None]

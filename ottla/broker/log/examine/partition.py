@@ -1,0 +1,359 @@
+"""One partition's directory, verified: each file by itself, and all of them against the log.
+
+The log is read once, from front to back. On the way the indexes are held against it, producer
+state and transactions are followed as a start follows them, and compared with what the snapshots
+and transaction indexes say. `facts` is what a repair needs of all this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ottla.broker.log import checkpoints, transaction_index
+from ottla.broker.log.checkpoints import MalformedFile
+from ottla.broker.log.examine.files import FileKind, LogFile, classify
+from ottla.broker.log.examine.findings import INDEX_REMEDY, REPAIRED, Finding, Fix
+from ottla.broker.log.examine.index_checks import OffsetIndexCheck, TimeIndexCheck
+from ottla.broker.log.examine.records import describe_records
+from ottla.broker.log.examine.scan import Damage, Entry, LogScan
+from ottla.broker.log.leader_epochs import LeaderEpochs
+from ottla.broker.log.opening import aborted_by, apply_batch
+from ottla.broker.log.producer_state import ProducerState, SnapshotCorrupt
+from ottla.broker.log.transaction_index import AbortedTransaction
+from ottla.broker.ports import Disk
+from ottla.protocol.errors import KafkaError
+
+Progress = Callable[[int], None]
+
+
+@dataclass(slots=True)
+class SegmentFacts:
+    """What the walk has seen of one segment."""
+
+    file: LogFile
+    size: int = 0
+    end_offset: int = 0
+    damages: list[Damage] = field(default_factory=list)
+    aborted: list[AbortedTransaction] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class PartitionFacts:
+    """What the walk has seen of a partition; `epochs` are (leader epoch, first offset)."""
+
+    directory: str
+    findings: list[Finding] = field(default_factory=list)
+    segments: list[SegmentFacts] = field(default_factory=list)
+    epochs: list[tuple[int, int]] = field(default_factory=list)
+    end_offset: int = 0
+
+
+def verify_partition(
+    disk: Disk, directory: str, *, deep: bool, progress: Progress
+) -> PartitionFacts:
+    """Reads the whole partition; `deep` reads every record, too. Raises OSError."""
+    return _Verification(disk, directory, deep, progress).run()
+
+
+class _Verification:
+    def __init__(self, disk: Disk, directory: str, deep: bool, progress: Progress) -> None:
+        self._disk = disk
+        self._deep = deep
+        self._progress = progress
+        self._facts = PartitionFacts(directory)
+        self._files: dict[FileKind, list[LogFile]] = {}
+        self._producers = ProducerState()
+        self._stored_epochs: LeaderEpochs | None = None
+        self._epochs_told = False
+        self._epoch = -1
+        self._expected = 0
+        self._read_bytes = 0
+
+    def run(self) -> PartitionFacts:
+        facts = self._facts
+        for name in self._disk.list(facts.directory):
+            file = classify(f"{facts.directory}/{name}")
+            # What waits to be removed or swapped in is the business of the next start.
+            if file is not None and not name.endswith((".deleted", ".swap", ".cleaned")):
+                self._files.setdefault(file.kind, []).append(file)
+        self._stored_epochs = self._read_epochs()
+        self._check_topic_id()
+        logs = self._files.get(FileKind.LOG, [])
+        self._check_orphans(logs)
+        if logs:
+            self._expected = logs[0].base_offset
+            self._seed_producers(logs[0].base_offset)
+        for index, log in enumerate(logs):
+            following = logs[index + 1].base_offset if index + 1 < len(logs) else None
+            self._check_segment(log, following)
+        facts.end_offset = self._expected
+        for snapshot in self._files.get(FileKind.PRODUCER_SNAPSHOT, []):
+            self._check_snapshot_end(snapshot)
+        return facts
+
+    def _find(
+        self,
+        file: LogFile | str,
+        what: str,
+        remedy: str,
+        *,
+        position: int | None = None,
+        size: int = 0,
+        fix: Fix = Fix.NOTHING,
+    ) -> None:
+        path = file if isinstance(file, str) else file.path
+        self._facts.findings.append(Finding(path, what, remedy, position, size, fix))
+
+    def _data(self, file: LogFile | None) -> bytes:
+        return b"" if file is None else checkpoints.read_whole(self._disk, file.path) or b""
+
+    # one segment
+
+    def _check_segment(self, log: LogFile, following: int | None) -> None:
+        segment = SegmentFacts(log)
+        self._facts.segments.append(segment)
+        self._check_snapshot_at(log.base_offset)
+        offset_file = self._index_of(log, FileKind.OFFSET_INDEX)
+        time_file = self._index_of(log, FileKind.TIME_INDEX)
+        offsets = OffsetIndexCheck(self._data(offset_file), log.base_offset)
+        times = TimeIndexCheck(self._data(time_file), log.base_offset)
+        opened = self._disk.open(log.path)
+        try:
+            segment.size = opened.size()
+            scan = LogScan(opened, segment.size, log.base_offset, following)
+            for found in scan:
+                self._progress(self._read_bytes + scan.position)
+                if isinstance(found, Damage):
+                    segment.damages.append(found)
+                    continue
+                self._take(segment, found)
+                offsets.batch(found)
+                times.batch(found)
+        finally:
+            opened.close()
+        self._read_bytes += segment.size
+        segment.end_offset = self._expected
+        self._tell_damages(segment, last=following is None)
+        if not segment.damages:  # else the indexes are made anew with the log
+            offsets.finish()
+            times.finish(sealed=following is not None)
+            for file, complaint in ((offset_file, offsets.complaint), (time_file, times.complaint)):
+                if file is not None and complaint is not None:
+                    at, what = complaint
+                    self._find(file, what, INDEX_REMEDY, position=at, fix=Fix.REBUILD_INDEXES)
+        self._check_transactions(segment)
+
+    def _take(self, segment: SegmentFacts, entry: Entry) -> None:
+        self._expected = entry.last_offset + 1
+        header = entry.header
+        if header is not None:
+            self._check_epoch(segment, entry, header.partition_leader_epoch)
+            if header.is_control or header.is_transactional or header.producer_id >= 0:
+                view = entry.data if header.is_control else None
+                ended = apply_batch(self._producers, header, view, 0)
+                if ended is not None and not ended.committed:
+                    segment.aborted.append(aborted_by(ended, self._producers))
+        if self._deep:
+            try:
+                for _ in describe_records(entry, segment.file.topic):
+                    pass
+            except KafkaError as error:
+                self._find(
+                    segment.file,
+                    f"the records of a batch whose CRC is right cannot be read: {error.message}",
+                    "Its producer wrote it so; consumers stop there. Seek over"
+                    f" {entry.base_offset}-{entry.last_offset}, or delete records up to there.",
+                    position=entry.position,
+                )
+
+    def _check_epoch(self, segment: SegmentFacts, entry: Entry, epoch: int) -> None:
+        if epoch < self._epoch:
+            self._find(
+                segment.file,
+                f"a batch has leader epoch {epoch} behind one of {self._epoch}",
+                "Two leaders wrote here at once, or files were put together by hand; compare"
+                " with another replica.",
+                position=entry.position,
+            )
+        elif epoch > self._epoch:
+            self._epoch = epoch
+            self._facts.epochs.append((epoch, entry.base_offset))
+        stored = self._stored_epochs
+        if stored is None or self._epochs_told or epoch > stored.latest:
+            return  # an epoch that is not written yet is found in the batches at the next start
+        says = stored.epoch_of(entry.base_offset)
+        if says not in (-1, epoch):
+            self._epochs_told = True
+            self._find(
+                self._files[FileKind.LEADER_EPOCHS][0],
+                f"it says epoch {says} for offset {entry.base_offset}, and the batch says {epoch}",
+                "`ottla log repair` writes it anew from the batches.",
+                fix=Fix.REWRITE_EPOCHS,
+            )
+
+    def _tell_damages(self, segment: SegmentFacts, *, last: bool) -> None:
+        for damage in segment.damages:
+            is_tail = last and damage.position + damage.size == segment.size
+            if damage.zeros and is_tail:
+                what = f"{damage.size} zeros behind the last batch, a size without its data"
+            else:
+                what = f"{damage.reason}; {damage.size} bytes hold no valid batch"
+            if is_tail:
+                self._find(
+                    segment.file,
+                    what,
+                    "The next start cuts it if it was never acknowledged; `ottla log repair` cuts"
+                    " it and keeps what is no zeros in a side file.",
+                    position=damage.position,
+                    size=damage.size,
+                    fix=Fix.CUT_TAIL,
+                )
+                continue
+            end = "the next segment" if damage.end_offset < 0 else damage.end_offset
+            self._find(
+                segment.file,
+                f"{what}; offsets from {damage.first_offset} up to {end} are lost",
+                "Consumers stop there. Take the records from another replica or a backup, or let"
+                " `ottla log repair` move the bytes to a side file, so that consumers go on"
+                " behind them.",
+                position=damage.position,
+                size=damage.size,
+                fix=Fix.TAKE_OUT,
+            )
+
+    # indexes
+
+    def _index_of(self, log: LogFile, kind: FileKind) -> LogFile | None:
+        for file in self._files.get(kind, []):
+            if file.base_offset == log.base_offset:
+                return file
+        self._find(log, f"its {kind.value} is missing", INDEX_REMEDY, fix=Fix.REBUILD_INDEXES)
+        return None
+
+    def _check_orphans(self, logs: list[LogFile]) -> None:
+        bases = {log.base_offset for log in logs}
+        for kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX):
+            for file in self._files.get(kind, []):
+                if file.base_offset not in bases:
+                    self._find(
+                        file,
+                        "there is no .log file of this name",
+                        f"Its log is gone. {REPAIRED}",
+                        fix=Fix.SET_ASIDE,
+                    )
+
+    def _check_transactions(self, segment: SegmentFacts) -> None:
+        stored: list[AbortedTransaction] = []
+        path = segment.file.path.removesuffix(".log") + ".txnindex"
+        for file in self._files.get(FileKind.TRANSACTION_INDEX, []):
+            if file.base_offset != segment.file.base_offset:
+                continue
+            data = self._data(file)
+            if len(data) % transaction_index.ENTRY.size:
+                what = f"its size of {len(data)} bytes is no number of entries"
+                self._find(file, what, INDEX_REMEDY, fix=Fix.REWRITE_TRANSACTIONS)
+                return
+            stored = [
+                AbortedTransaction(*fields[1:])
+                for fields in transaction_index.ENTRY.iter_unpack(data)
+            ]
+        wanted = {(one.producer_id, one.first_offset, one.last_offset) for one in segment.aborted}
+        has = {(one.producer_id, one.first_offset, one.last_offset) for one in stored}
+        for producer_id, first, last in sorted(wanted - has, key=lambda one: one[2]):
+            self._find(
+                path,
+                f"the transaction of producer {producer_id} from offset {first} was aborted at"
+                f" {last}, and has no entry",
+                "Readers of committed data would be given its records: `ottla log repair` writes"
+                " the index anew.",
+                fix=Fix.REWRITE_TRANSACTIONS,
+            )
+        for producer_id, first, last in sorted(has - wanted, key=lambda one: one[2]):
+            # What began before the first batch here cannot be held against the log.
+            if first >= self._facts.segments[0].file.base_offset and not segment.damages:
+                self._find(
+                    path,
+                    f"it says that producer {producer_id} aborted {first}-{last}, and the log"
+                    " does not",
+                    "Readers of committed data would miss records: `ottla log repair` writes the"
+                    " index anew.",
+                    fix=Fix.REWRITE_TRANSACTIONS,
+                )
+
+    # producers and epochs
+
+    def _seed_producers(self, base_offset: int) -> None:
+        """What was known before the first batch, if a snapshot says so."""
+        for file in self._files.get(FileKind.PRODUCER_SNAPSHOT, []):
+            if file.base_offset == base_offset:
+                found = self._read_snapshot(file, tell=False)
+                if found is not None:
+                    self._producers = found
+
+    def _check_snapshot_at(self, base_offset: int) -> None:
+        """The snapshot at an offset that the walk has come to, held against the walk."""
+        for file in self._files.get(FileKind.PRODUCER_SNAPSHOT, []):
+            if file.base_offset != base_offset:
+                continue
+            stored = self._read_snapshot(file, tell=True)
+            if stored is None or any(one.damages for one in self._facts.segments):
+                continue
+            for producer_id, said in stored.producers.items():
+                known = self._producers.producers.get(producer_id)
+                if known is None or not known.batches or not said.batches:
+                    continue
+                if (known.epoch, known.batches[-1].last_offset, known.transaction_start) != (
+                    said.epoch,
+                    said.batches[-1].last_offset,
+                    said.transaction_start,
+                ):
+                    self._find(
+                        file,
+                        f"it says of producer {producer_id} last offset"
+                        f" {said.batches[-1].last_offset}, transaction from"
+                        f" {said.transaction_start}, and the log says"
+                        f" {known.batches[-1].last_offset}, {known.transaction_start}",
+                        REPAIRED,
+                        fix=Fix.REMOVE_SNAPSHOT,
+                    )
+                    break
+
+    def _check_snapshot_end(self, file: LogFile) -> None:
+        """Those that no segment begins at: sound, and not behind the log."""
+        if any(one.file.base_offset == file.base_offset for one in self._facts.segments):
+            return
+        if file.base_offset == self._expected:
+            self._check_snapshot_at(file.base_offset)
+        elif self._read_snapshot(file, tell=True) is not None and file.base_offset > self._expected:
+            what = f"it stands at an offset behind the log, which ends at {self._expected}"
+            self._find(file, what, REPAIRED, fix=Fix.REMOVE_SNAPSHOT)
+
+    def _read_snapshot(self, file: LogFile, *, tell: bool) -> ProducerState | None:
+        try:
+            return ProducerState.from_snapshot(self._data(file), file.base_offset, 0)
+        except SnapshotCorrupt as error:
+            if tell:
+                self._find(file, str(error), REPAIRED, fix=Fix.REMOVE_SNAPSHOT)
+            return None
+
+    def _read_epochs(self) -> LeaderEpochs | None:
+        for file in self._files.get(FileKind.LEADER_EPOCHS, []):
+            try:
+                return LeaderEpochs.parse(self._data(file))
+            except MalformedFile as error:
+                remedy = "`ottla log repair` writes it anew from the batches."
+                self._find(file, str(error), remedy, fix=Fix.REWRITE_EPOCHS)
+        return None
+
+    def _check_topic_id(self) -> None:
+        for file in self._files.get(FileKind.PARTITION_METADATA, []):
+            try:
+                checkpoints.parse_partition_metadata(self._data(file))
+            except MalformedFile as error:
+                self._find(
+                    file,
+                    str(error),
+                    "The id of the topic stands in its TopicRecord: `ottla log dump --deep` of"
+                    " __cluster_metadata-0. Write `version: 0` and `topic_id: ...` into the file.",
+                )

@@ -1,0 +1,181 @@
+"""What is done about the findings of a verification; the log dir belongs to nobody else meanwhile.
+
+    indexes, transaction index    made anew from the batches
+    a bad tail                    cut off; bytes that are not all zeros go to N.<position>.cut first
+    a bad range with more behind  goes to N.<position>.cut, and the segment is written anew without
+                                  it, as the cleaner does: N.log.cleaned, N.log.swap, N.log
+    a snapshot that is not sound  removed: a start reads the log instead
+    leader epochs                 written anew from the batch headers
+    a checkpoint, an orphan       renamed to NAME.cut: a start does without it
+
+Nothing that may be a record is thrown away, and a crash at any point leaves the old or the new.
+Offsets of what was taken out are missing afterwards, as after compaction, and readers pass over
+them; so no more is taken out than what no reader could have read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ottla.broker.log.checkpoints import (
+    CLEAN_SHUTDOWN_FILE,
+    LEADER_EPOCH_FILE,
+    format_rows,
+    parent_of,
+    write_atomically,
+)
+from ottla.broker.log.examine.findings import Finding, Fix
+from ottla.broker.log.examine.partition import PartitionFacts, SegmentFacts
+from ottla.broker.log.examine.scan import READ_BYTES, Damage
+from ottla.broker.log.leftovers import CLEANED_SUFFIX, SWAP_SUFFIX
+from ottla.broker.log.recovery import CUT_SUFFIX
+from ottla.broker.log.segment import LOG_SUFFIX, PartitionDir, Segment
+from ottla.broker.log.transaction_index import ENTRY, VERSION, AbortedTransaction
+from ottla.broker.ports import Disk, Events, File
+from ottla.config.types import LogConfig
+
+
+def plan(findings: list[Finding]) -> Iterator[str]:
+    """A sentence for each thing that a repair would do, in its order."""
+    for finding in findings:
+        if finding.fix is not Fix.NOTHING:
+            where = "" if finding.position is None else f" at byte {finding.position}"
+            yield f"{finding.path}{where}: {finding.fix.value}"
+
+
+class Repair:
+    """Mends the findings of one partition, or of files beside them. Raises OSError."""
+
+    def __init__(self, disk: Disk, config: LogConfig, events: Events, *, now_ms: int) -> None:
+        self._disk = disk
+        self._config = config
+        self._events = events
+        self._now_ms = now_ms
+
+    def partition(self, facts: PartitionFacts) -> None:
+        """Does for a partition what `plan` says of its findings."""
+        directory = PartitionDir(self._disk, facts.directory, self._events)
+        if any(finding.fix in (Fix.CUT_TAIL, Fix.TAKE_OUT) for finding in facts.findings):
+            self._take_marker(parent_of(facts.directory))
+        by_path: dict[str, set[Fix]] = {}
+        for finding in facts.findings:
+            by_path.setdefault(finding.path, set()).add(finding.fix)
+        for segment in facts.segments:
+            self._mend_segment(directory, segment, by_path)
+        if any(Fix.REWRITE_EPOCHS in fixes for fixes in by_path.values()):
+            rows = format_rows(f"{epoch} {start}" for epoch, start in facts.epochs)
+            write_atomically(self._disk, f"{facts.directory}/{LEADER_EPOCH_FILE}", rows)
+        for path, fixes in by_path.items():
+            if Fix.REMOVE_SNAPSHOT in fixes:
+                self._disk.remove(path)
+            elif Fix.SET_ASIDE in fixes:
+                self._disk.rename(path, path + CUT_SUFFIX)
+        self._disk.sync_dir(facts.directory)
+
+    def file(self, finding: Finding) -> None:
+        """Does it for a file that belongs to no partition."""
+        if finding.fix is Fix.SET_ASIDE:
+            self._disk.rename(finding.path, finding.path + CUT_SUFFIX)
+            self._disk.sync_dir(parent_of(finding.path))
+
+    def _take_marker(self, log_dir: str) -> None:
+        """A log that was cut was not stopped cleanly as it is now: the next start recovers it, and
+        gives no offset again that was acknowledged."""
+        marker = f"{log_dir}/{CLEAN_SHUTDOWN_FILE}"
+        if self._disk.exists(marker):
+            self._disk.remove(marker)
+            self._disk.sync_dir(log_dir)
+
+    def _mend_segment(
+        self, directory: PartitionDir, facts: SegmentFacts, by_path: dict[str, set[Fix]]
+    ) -> None:
+        path = facts.file.path
+        stem = path.removesuffix(LOG_SUFFIX)
+        fixes = set().union(
+            *(by_path.get(stem + one, set()) for one in (LOG_SUFFIX, ".index", ".timeindex"))
+        )
+        inner = [one for one in facts.damages if Fix.TAKE_OUT in fixes and not _is_tail(facts, one)]
+        tail = [one for one in facts.damages if Fix.CUT_TAIL in fixes and _is_tail(facts, one)]
+        if facts.damages and not tail and Fix.TAKE_OUT in fixes:
+            inner = facts.damages
+        for damage in (*inner, *tail):
+            if not damage.zeros:
+                self._keep_aside(directory, facts, damage)
+        if inner:
+            self._take_out(directory, facts)
+        elif tail:
+            file = self._disk.open(path)
+            try:
+                file.truncate(tail[0].position)
+                file.sync()
+            finally:
+                file.close()
+        if inner or tail or Fix.REBUILD_INDEXES in fixes:
+            self._rebuild_indexes(directory, facts.file.base_offset)
+        if Fix.REWRITE_TRANSACTIONS in by_path.get(stem + ".txnindex", set()):
+            self._write_transactions(stem + ".txnindex", facts.aborted)
+
+    def _keep_aside(self, directory: PartitionDir, facts: SegmentFacts, damage: Damage) -> None:
+        side_path = directory.file(facts.file.base_offset, f".{damage.position}{CUT_SUFFIX}")
+        file, side = self._disk.open(facts.file.path), self._disk.open(side_path, create=True)
+        try:
+            side.truncate(0)
+            _copy(file, side, damage.position, damage.position + damage.size, 0)
+            side.sync()
+        finally:
+            side.close()
+            file.close()
+        self._disk.sync_dir(directory.path)
+
+    def _take_out(self, directory: PartitionDir, facts: SegmentFacts) -> None:
+        """Writes the segment anew without its damaged ranges."""
+        path = facts.file.path
+        file = self._disk.open(path)
+        cleaned = self._disk.open(path + CLEANED_SUFFIX, create=True)
+        try:
+            cleaned.truncate(0)
+            read = written = 0
+            for damage in facts.damages:
+                written = _copy(file, cleaned, read, damage.position, written)
+                read = damage.position + damage.size
+            _copy(file, cleaned, read, facts.size, written)
+            cleaned.sync()
+        finally:
+            cleaned.close()
+            file.close()
+        self._disk.rename(path + CLEANED_SUFFIX, path + SWAP_SUFFIX)
+        self._disk.sync_dir(directory.path)
+        self._disk.rename(path + SWAP_SUFFIX, path)
+        self._disk.sync_dir(directory.path)
+
+    def _rebuild_indexes(self, directory: PartitionDir, base_offset: int) -> None:
+        segment = Segment(directory, base_offset, config=self._config, now_ms=self._now_ms)
+        segment.load_size()
+        segment.rebuild_indexes()
+        for file in segment.open_for_sync():
+            file.sync()
+            file.close()
+        segment.release()
+
+    def _write_transactions(self, path: str, aborted: list[AbortedTransaction]) -> None:
+        if aborted:
+            entries = b"".join(ENTRY.pack(VERSION, *one) for one in aborted)
+            write_atomically(self._disk, path, entries)
+        else:
+            self._disk.remove(path)
+
+
+def _is_tail(facts: SegmentFacts, damage: Damage) -> bool:
+    return damage.position + damage.size == facts.size
+
+
+def _copy(source: File, target: File, start: int, end: int, to: int) -> int:
+    """Copies bytes start to end of a file to a position of another; where that ended."""
+    while start < end:
+        chunk = source.pread(min(READ_BYTES, end - start), start)
+        if not chunk:
+            break
+        target.pwrite(chunk, to)
+        start += len(chunk)
+        to += len(chunk)
+    return to

@@ -1,0 +1,137 @@
+"""Everything at a path, verified: partitions as a whole, the small files each by itself.
+
+A file in a partition's directory is verified with its partition, and only what concerns it is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from ottla.broker.log import checkpoints
+from ottla.broker.log.checkpoints import MalformedFile, TopicPartition
+from ottla.broker.log.directories import METADATA_TOPIC, Kind, parse_name, partition_name
+from ottla.broker.log.examine.dump import dump_file
+from ottla.broker.log.examine.files import (
+    FileKind,
+    LogFile,
+    classify,
+    find_files,
+    list_names,
+    partition_directories,
+)
+from ottla.broker.log.examine.findings import Finding, Fix
+from ottla.broker.log.examine.partition import PartitionFacts, verify_partition
+from ottla.broker.log.examine.records import describe_records
+from ottla.broker.log.examine.scan import Damage, LogScan
+from ottla.broker.ports import Disk
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.records.control import ControlType, read_control_batch
+
+Progress = Callable[[int], None]
+
+_RESTORE = "Take it from a backup: nothing else says what stood there."
+_REMEDIES = {
+    FileKind.OFFSETS: ("`ottla log repair` sets it aside; without it the start reads more.", True),
+    FileKind.DAMAGED_RANGES: ("`ottla log repair` sets it aside; scrubbing finds all again.", True),
+    FileKind.CLEAN_SHUTDOWN: ("`ottla log repair` sets it aside; the start recovers then.", True),
+    FileKind.META_PROPERTIES: (_RESTORE, False),
+    FileKind.QUORUM_STATE: (_RESTORE, False),
+}
+
+
+def verify_path(
+    disk: Disk, path: str, *, deep: bool, progress: Progress
+) -> Iterator[PartitionFacts | Finding]:
+    """Facts of each partition at a path, and findings of the files beside them. Raises OSError."""
+    ends: dict[TopicPartition, int] = {}
+    done = 0
+    for directory in _partitions(disk, path):
+
+        def advance(read: int, before: int = done) -> None:
+            progress(before + read)
+
+        facts = verify_partition(disk, directory, deep=deep, progress=advance)
+        done += sum(one.size for one in facts.segments)
+        name = parse_name(directory.rpartition("/")[2])
+        if name is not None and name.kind is Kind.PARTITION:
+            ends[name.topic, name.partition] = facts.end_offset
+        yield facts
+    for file in _small_files(disk, path):
+        yield from _verify_file(disk, file, ends)
+
+
+def _partitions(disk: Disk, path: str) -> list[str]:
+    found = classify(path)
+    if list_names(disk, path) is None and (found is None or not _in_partition(found)):
+        return []
+    return partition_directories(disk, path)
+
+
+def _small_files(disk: Disk, path: str) -> Iterator[LogFile]:
+    for file in find_files(disk, path):
+        if not _in_partition(file):
+            yield file
+
+
+def _in_partition(file: LogFile) -> bool:
+    """Whether a file is verified with its partition."""
+    apart = (FileKind.QUORUM_STATE, FileKind.METADATA_SNAPSHOT)
+    return bool(file.topic) and file.kind not in apart
+
+
+def _verify_file(disk: Disk, file: LogFile, ends: dict[TopicPartition, int]) -> Iterator[Finding]:
+    if file.kind is FileKind.METADATA_SNAPSHOT:
+        yield from _verify_metadata_snapshot(disk, file)
+        return
+    remedy, removable = _REMEDIES[file.kind]
+    for row in dump_file(disk, file, deep=False, progress=lambda read: None):
+        if "malformed" in row:
+            fix = Fix.SET_ASIDE if removable else Fix.NOTHING
+            yield Finding(file.path, row["malformed"], remedy, fix=fix)
+    if file.kind is FileKind.OFFSETS and ends:
+        yield from _verify_offsets(disk, file, ends)
+
+
+def _verify_offsets(
+    disk: Disk, file: LogFile, ends: dict[TopicPartition, int]
+) -> Iterator[Finding]:
+    data = checkpoints.read_whole(disk, file.path) or b""
+    try:
+        offsets = checkpoints.parse_offsets(data)
+    except MalformedFile:
+        return  # told above
+    for key, offset in offsets.items():
+        if key in ends and offset > ends[key]:
+            yield Finding(
+                file.path,
+                f"it says offset {offset} of {partition_name(*key)}, whose log ends at {ends[key]}",
+                "Records that were acknowledged are missing from the log: look for them on"
+                " another replica or in a backup before the broker starts.",
+            )
+
+
+def _verify_metadata_snapshot(disk: Disk, file: LogFile) -> Iterator[Finding]:
+    """It begins with its header, ends with its footer, and all between can be read."""
+    remedy = "A start takes an older one with more of the log; or fetch it from another controller."
+    kinds: list[int] = []
+    opened = disk.open(file.path)
+    try:
+        for found in LogScan(opened, opened.size()):
+            if isinstance(found, Damage):
+                yield Finding(file.path, found.reason, remedy, found.position, found.size)
+                return
+            try:
+                if found.header is not None and found.header.is_control:
+                    kinds += [one.type_id for one in read_control_batch(found.data)]
+                    continue
+                for record in describe_records(found, METADATA_TOPIC):
+                    if "not_decoded" in record:
+                        yield Finding(file.path, record["not_decoded"], remedy, found.position)
+            except KafkaError as error:
+                yield Finding(file.path, str(error.message), remedy, found.position)
+    finally:
+        opened.close()
+    if not kinds or kinds[0] != ControlType.SNAPSHOT_HEADER:
+        yield Finding(file.path, "it does not begin with its header", remedy)
+    elif kinds[-1] != ControlType.SNAPSHOT_FOOTER:
+        yield Finding(file.path, "it ends before its footer", remedy)

@@ -1,0 +1,123 @@
+"""`ottla log` on real files: output, statuses, the lock."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ottla.__main__ import main
+from ottla.broker.posix import PosixDisk
+from tests.log.examine.partitions import filled_disk
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    """The partition of `filled_disk` on the real disk, with a marker of a clean stop."""
+    disk = filled_disk()
+    for name in disk.list("/data/orders-0"):
+        path = tmp_path / "orders-0" / name
+        path.parent.mkdir(exist_ok=True)
+        file = disk.open(f"/data/orders-0/{name}")
+        path.write_bytes(file.pread(file.size(), 0))
+    (tmp_path / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
+    return tmp_path
+
+
+def harm(log_dir: Path) -> Path:
+    """Flips a bit of a record in the first segment; the file."""
+    path = log_dir / "orders-0" / "00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    data[80] ^= 1
+    path.write_bytes(data)
+    return path
+
+
+def test_verify_is_silent_where_all_is_well(
+    log_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["log", "verify", str(log_dir)]) == 0
+
+    assert capsys.readouterr().out.endswith(" 0 findings.\n")
+
+
+def test_verify_names_file_byte_and_remedy(
+    log_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = harm(log_dir)
+    assert main(["log", "verify", str(log_dir)]) == 1
+    sentence = capsys.readouterr().out.splitlines()[0]
+    assert sentence.startswith(f"{path} at byte 0: a batch has CRC ")
+    assert "`ottla log repair`" in sentence
+    assert main(["log", "verify", "--json", str(path)]) == 1
+    (line,) = capsys.readouterr().out.splitlines()
+
+    assert json.loads(line)["fix"] == "take_out"
+
+
+def test_repair_tells_then_mends_and_takes_the_mark_of_a_clean_stop(
+    log_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = harm(log_dir)
+    before = path.read_bytes()
+    assert main(["log", "repair", "--dry-run", str(log_dir)]) == 0
+    assert (
+        capsys.readouterr().out == f"would: {path} at byte 0: take the range out of the segment\n"
+    )
+    assert path.read_bytes() == before
+    assert main(["log", "repair", str(log_dir)]) == 0
+    assert main(["log", "verify", str(log_dir)]) == 0
+
+    assert len(path.read_bytes()) < len(before)
+    assert path.with_name("00000000000000000000.0.cut").exists()
+    assert not (log_dir / ".kafka_cleanshutdown").exists()
+
+
+def test_repair_refuses_while_a_broker_holds_the_lock(
+    log_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = harm(log_dir)
+    before = path.read_bytes()
+    held = PosixDisk().lock(f"{log_dir}/.lock")
+    try:
+        for where in (log_dir, path):
+            assert main(["log", "repair", str(where)]) == 1
+            assert f"{log_dir} is in use by process " in capsys.readouterr().err
+    finally:
+        held.close()
+
+    assert path.read_bytes() == before
+
+
+def test_what_no_repair_can_mend_is_left_and_told(
+    log_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (log_dir / "meta.properties").write_text("version=7\n")
+    assert main(["log", "repair", str(log_dir)]) == 1
+
+    assert "left: " in capsys.readouterr().out
+
+
+def test_dump_writes_an_object_a_line(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["log", "dump", "--json", "--deep", str(log_dir)]) == 0
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {"ABORT", "COMMIT"} == {row["control_type"] for row in told if "control_type" in row}
+    assert all(row["file"].startswith(str(log_dir)) for row in told)
+    harm(log_dir)
+
+    assert main(["log", "dump", str(log_dir)]) == 1
+
+
+def test_a_path_that_is_none_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
+    assert main(["log", "verify", str(tmp_path / "absent")]) == 2
+    assert main(["log", "verify", str(tmp_path / "notes.txt")]) == 2
+
+    assert "no file of the format" in capsys.readouterr().err
+
+
+def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["--help"], ["dump", "-h"], ["verify", "-h"], ["repair", "-h"]):
+        assert main(["log", *words]) == 0
+        assert "Examples:\n    ottla log " in capsys.readouterr().out

@@ -1,0 +1,228 @@
+"""A sound partition has no finding; each kind of harm has its own, and a repair takes it away."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from ottla.broker.log.examine.findings import Finding, Fix
+from ottla.broker.log.examine.repair import plan
+from ottla.broker.log.examine.verify import verify_path
+from ottla.broker.log.recovery import CUT_SUFFIX
+from ottla.protocol.records.batch import iterate_headers
+from tests.log.examine.partitions import (
+    content,
+    filled_disk,
+    findings,
+    fixes,
+    repair,
+    replace,
+    silent,
+    verified,
+)
+from tests.log.logs import DIRECTORY, SMALL, open_log, read_all
+
+FIRST = "00000000000000000000"
+
+
+def segments() -> list[str]:
+    """The digits of the segments' names, oldest first."""
+    return [one.file.name.removesuffix(".log") for one in verified(filled_disk()).segments]
+
+
+def aborting() -> str:
+    """The segment with the abort marker."""
+    return next(
+        one.file.name.removesuffix(".log")
+        for one in verified(filled_disk()).segments
+        if one.aborted
+    )
+
+
+def test_a_sound_partition_has_no_finding() -> None:
+    facts = verified(filled_disk())
+
+    assert facts.findings == []
+    assert len(facts.segments) > 3
+    assert [epoch for epoch, _ in facts.epochs] == [0, 1]
+    assert sum(len(one.aborted) for one in facts.segments) == 1
+
+
+@pytest.mark.parametrize("bit", [5, 16, 18, 30, 80])
+def test_a_flipped_bit_in_an_old_segment_is_found_taken_out_and_kept_aside(bit: int) -> None:
+    """Whichever byte of the second batch it hits: length, magic, CRC, header or record."""
+    disk = filled_disk()
+    before = content(disk, f"{FIRST}.log")
+    (_, first), (position, second), *_ = iterate_headers(before)
+    damaged = bytearray(before)
+    damaged[position + bit] ^= 0x40
+    replace(disk, f"{FIRST}.log", bytes(damaged))
+    (found,) = findings(disk)
+    assert (found.path, found.position, found.fix) == (
+        f"{DIRECTORY}/{FIRST}.log",
+        position,
+        Fix.TAKE_OUT,
+    )
+    assert found.size == second.size
+    assert f"from {first.last_offset + 1} up to {second.last_offset + 1}" in found.what
+    repair(disk)
+
+    assert findings(disk) == []
+    aside = content(disk, f"{FIRST}.{position}{CUT_SUFFIX}")
+    assert aside == bytes(damaged[position : position + second.size])
+    rest = content(disk, f"{FIRST}.log")
+    assert rest == before[:position] + before[position + second.size :]
+
+
+@pytest.mark.parametrize("tail", [b"\0" * 100, b"half a batch"])
+def test_a_bad_tail_is_cut_and_what_is_no_zeros_is_kept(tail: bytes) -> None:
+    disk = filled_disk()
+    last = segments()[-1]
+    sound = content(disk, f"{last}.log")
+    replace(disk, f"{last}.log", sound + tail)
+    assert fixes(disk) == [(f"{last}.log", Fix.CUT_TAIL)]
+    repair(disk)
+
+    assert findings(disk) == []
+    assert content(disk, f"{last}.log") == sound
+    is_kept = disk.exists(f"{DIRECTORY}/{last}.{len(sound)}{CUT_SUFFIX}")
+    assert is_kept == (tail.strip(b"\0") != b"")
+
+
+@pytest.mark.parametrize(
+    ("suffix", "entry"),
+    [
+        (".index", struct.pack(">ii", 1, 7)),
+        (".index", struct.pack(">ii", 1_000_000, 70)),
+        (".index", b"odd"),
+        (".timeindex", struct.pack(">qi", 5, 1)),
+        (".timeindex", b"odd"),
+        (".timeindex", b""),
+    ],
+)
+def test_an_index_that_is_not_true_is_made_anew(suffix: str, entry: bytes) -> None:
+    disk = filled_disk()
+    sound = content(disk, FIRST + suffix)
+    replace(disk, FIRST + suffix, entry)
+    assert fixes(disk) == [(FIRST + suffix, Fix.REBUILD_INDEXES)]
+    repair(disk)
+
+    assert findings(disk) == []
+    assert content(disk, FIRST + suffix) == sound
+
+
+def test_the_zeros_of_an_index_that_was_not_cut_to_size_are_no_finding() -> None:
+    disk = filled_disk()
+    last = segments()[-1]
+    for suffix in (".index", ".timeindex"):
+        replace(disk, last + suffix, content(disk, last + suffix) + bytes(240))
+
+    assert findings(disk) == []
+
+
+def test_missing_and_orphan_indexes_are_told() -> None:
+    disk = filled_disk()
+    disk.remove(f"{DIRECTORY}/{FIRST}.index")
+    replace(disk, "00000000000000000007.timeindex", b"")
+    assert fixes(disk) == [
+        ("00000000000000000007.timeindex", Fix.SET_ASIDE),
+        (f"{FIRST}.log", Fix.REBUILD_INDEXES),
+    ]
+    repair(disk)
+
+    assert findings(disk) == []
+
+
+@pytest.mark.parametrize("harm", ["lost", "torn", "another"])
+def test_a_transaction_index_must_have_what_was_aborted(harm: str) -> None:
+    disk = filled_disk()
+    name = f"{aborting()}.txnindex"
+    sound = content(disk, name)
+    if harm == "lost":
+        disk.remove(f"{DIRECTORY}/{name}")
+    elif harm == "torn":
+        replace(disk, name, sound[:-1])
+    else:
+        replace(disk, name, sound[:2] + struct.pack(">q", 77) + sound[10:])
+    assert {fix for _, fix in fixes(disk)} == {Fix.REWRITE_TRANSACTIONS}
+    repair(disk)
+
+    assert findings(disk) == []
+    assert content(disk, name) == sound
+
+
+def test_a_snapshot_is_held_against_its_crc_and_against_the_log() -> None:
+    disk = filled_disk()
+    name = f"{segments()[-1]}.snapshot"
+    replace(disk, name, content(disk, name)[:-1] + b"\x55")
+    assert fixes(disk) == [(name, Fix.REMOVE_SNAPSHOT)]
+    other = f"{segments()[-2]}.snapshot"
+    replace(disk, name, content(disk, other))
+    replace(disk, "00000000000000999999.snapshot", content(disk, other))
+    assert sorted(fixes(disk)) == sorted(
+        [(name, Fix.REMOVE_SNAPSHOT), ("00000000000000999999.snapshot", Fix.REMOVE_SNAPSHOT)]
+    ) or fixes(disk) == [("00000000000000999999.snapshot", Fix.REMOVE_SNAPSHOT)]
+    repair(disk)
+
+    assert findings(disk) == []
+
+
+@pytest.mark.parametrize("text", [b"0\n2\n0 0\n1 3\n", b"0\n5\n0 0\n", b"nothing\n"])
+def test_leader_epochs_are_written_anew_from_the_batches(text: bytes) -> None:
+    disk = filled_disk()
+    sound = content(disk, "leader-epoch-checkpoint")
+    replace(disk, "leader-epoch-checkpoint", text)
+    assert fixes(disk) == [("leader-epoch-checkpoint", Fix.REWRITE_EPOCHS)]
+    repair(disk)
+
+    assert findings(disk) == []
+    assert content(disk, "leader-epoch-checkpoint") == sound
+
+
+def test_what_was_repaired_opens_with_all_that_could_be_read() -> None:
+    disk = filled_disk()
+    before = content(disk, f"{FIRST}.log")
+    (_, first), (position, second), *_ = iterate_headers(before)
+    disk.corrupt(f"{DIRECTORY}/{FIRST}.log", position + 70, b"\xff\xff")
+    whole = read_all(open_log(filled_disk(), SMALL))
+    repair(disk)
+    log = open_log(disk, SMALL, clean=False)
+
+    assert read_all(log) == whole[: first.size] + whole[first.size + second.size :]
+
+
+def test_each_finding_is_a_sentence_and_each_fix_can_be_told_before() -> None:
+    disk = filled_disk()
+    replace(disk, f"{FIRST}.index", b"odd")
+    replace(disk, "partition.metadata", b"version: 7")
+    found = findings(disk)
+
+    assert [str(one) for one in found] == [
+        f"{DIRECTORY}/partition.metadata: not a version line and a topic_id line."
+        " The id of the topic stands in its TopicRecord: `ottla log dump --deep` of"
+        " __cluster_metadata-0. Write `version: 0` and `topic_id: ...` into the file.",
+        f"{DIRECTORY}/{FIRST}.index at byte 3: its size of 3 bytes is no number of entries."
+        " An index is only a hint: `ottla log repair` makes it anew from the log.",
+    ]
+    assert list(plan(found)) == [
+        f"{DIRECTORY}/{FIRST}.index at byte 3: rebuild the indexes of the segment"
+    ]
+
+
+def test_the_files_of_a_log_dir_are_verified_with_its_partitions() -> None:
+    disk = filled_disk()
+    offsets = disk.open("/data/recovery-point-offset-checkpoint", create=True)
+    offsets.pwrite(b"0\n1\norders 0 4000\n", 0)
+    broken = disk.open("/data/replication-offset-checkpoint", create=True)
+    broken.pwrite(b"0\n9\n", 0)
+    found = [
+        (one.path, one.fix)
+        for one in verify_path(disk, "/data", deep=False, progress=silent)
+        if isinstance(one, Finding)
+    ]
+
+    assert found == [
+        ("/data/recovery-point-offset-checkpoint", Fix.NOTHING),
+        ("/data/replication-offset-checkpoint", Fix.SET_ASIDE),
+    ]
