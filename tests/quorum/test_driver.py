@@ -146,7 +146,7 @@ async def test_a_change_shows_when_what_it_asks_of_the_disk_is_done() -> None:
     await second
 
     assert steps == ["orders begins", "orders shows", "bills begins", "bills shows"]
-    await node.stop()
+    await node.quorum.stop()
 
 
 async def test_a_change_that_cannot_be_applied_ends_the_quorum() -> None:
@@ -159,7 +159,7 @@ async def test_a_change_that_cannot_be_applied_ends_the_quorum() -> None:
     with pytest.raises(KafkaError):
         await node.create("orders")
     assert [str(error) for error in node.fatal] == ["broken"]
-    await node.stop()
+    await node.quorum.stop()
 
 
 async def test_a_later_command_sees_what_is_not_yet_durable() -> None:
