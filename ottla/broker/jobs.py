@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from ottla.broker.handlers.context import Rooms
 from ottla.broker.network.server import Server
 from ottla.broker.scheduler import Scheduler
+from ottla.broker.scrub_job import scrub_a_while
 
 WAITER_SWEEP_MS = 100
 """How late a Produce timeout may be; clients count in tens of seconds."""
 CONNECTION_SWEEP_MS = 1000
 DELETION_SWEEP_MS = 1000
 SNAPSHOT_CHECK_MS = 10_000
+SCRUB_RUN_MS = 1000
 
 
 def schedule_jobs(scheduler: Scheduler, rooms: Rooms, server: Server) -> None:
@@ -49,6 +52,9 @@ def schedule_jobs(scheduler: Scheduler, rooms: Rooms, server: Server) -> None:
         config.log_flush_offset_checkpoint_interval_ms,
         logs.checkpoint_recovery_points,
         threaded=True,
+    )
+    scheduler.every(
+        "scrub", SCRUB_RUN_MS, partial(scrub_a_while, rooms, SCRUB_RUN_MS), delay_ms=delay_ms
     )
     scheduler.every(
         "log-start-checkpoint",

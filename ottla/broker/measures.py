@@ -129,6 +129,17 @@ class Measures:
             lambda: len(rooms.logs.offline_dirs),
         )
         registry.watch(
+            "ottla_scrubbed_bytes_total",
+            "Bytes of old segments that were read again and held against their CRCs.",
+            lambda: rooms.logs.scrubber.scrubbed_bytes,
+            kind="counter",
+        )
+        registry.watch(
+            "ottla_damaged_bytes",
+            "Bytes of a partition's log in quarantine, for they hold no valid batch any more.",
+            self._damaged,
+        )
+        registry.watch(
             "ottla_fetch_sessions",
             "Incremental fetch sessions.",
             lambda: len(rooms.fetch_sessions),
@@ -143,6 +154,12 @@ class Measures:
         for entry in self._server.table.values():
             if entry.requests:
                 yield {"api": entry.api.key.name}, entry.buckets, entry.seconds
+
+    def _damaged(self) -> Iterable[Sample]:
+        for log in self._rooms.logs.logs:
+            if log.quarantine:
+                labels = {"topic": log.topic, "partition": str(log.partition)}
+                yield labels, log.quarantine.damaged_bytes
 
     def _by_partition(self, name: str) -> Iterable[Sample]:
         for partition in self._rooms.replicas:

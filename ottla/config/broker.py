@@ -410,6 +410,14 @@ class BrokerConfig(BaseModel):
     ottla_telemetry_port: Int = key(
         9464, "Port of those pages, 0 for any free one, -1 for none.", at_least=-1, at_most=65535
     )
+    ottla_scrub_interval_ms: Long = key(
+        604_800_000,
+        "How often each old segment is read again and held against its CRCs; -1 for never.",
+        at_least=-1,
+    )
+    ottla_scrub_bytes_per_second: Long = key(
+        10_485_760, "How fast that is; a batch counts for 4 KiB at least.", at_least=4096
+    )
     ottla_log_level: LogLevel = key(
         "info", "Least event that is logged: debug, info, warning, error."
     )

@@ -37,6 +37,7 @@ from ottla.broker.log.opening import (
     remove_snapshots,
 )
 from ottla.broker.log.producer_state import KnownBatch
+from ottla.broker.log.quarantine import Quarantine
 from ottla.broker.log.retention import Doomed, doomed_segments
 from ottla.broker.log.segment import (
     FileSlice,
@@ -122,6 +123,7 @@ class Log:
         self.producer_state = opened.producers
         self.epochs = opened.epochs
         self.recovery = opened.report
+        self.quarantine = Quarantine()
         self.failed: OSError | None = None
         self.latest_epoch = opened.epochs.latest
         self.log_start_offset = opened.log_start_offset
@@ -604,13 +606,18 @@ class Log:
         segments = self.segments
         for segment in segments[segments.floor_index(offset) :]:
             segments.read_from(segment)
-            position, batch_size = segment.locate(offset)
+            if self.quarantine:
+                position, batch_size = self.quarantine.locate(segment, offset)
+            else:
+                position, batch_size = segment.locate(offset)
             is_last = segment is end_segment
             size = (end_position if is_last else segment.size) - position
             if size > max_bytes:
                 size = batch_size if at_least_one and batch_size > max_bytes else max_bytes
                 is_last = True
             if size > 0:
+                if self.quarantine:
+                    size = self.quarantine.bound(segment, position, size)
                 return FileSlice(segment.open(), position, size)
             if is_last:
                 break

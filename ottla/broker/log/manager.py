@@ -48,7 +48,9 @@ from ottla.broker.log.loading import (
     survey,
 )
 from ottla.broker.log.log import Log
+from ottla.broker.log.quarantine import Ranges, read_ranges, write_ranges
 from ottla.broker.log.rearranging import Creation, Departure, Rearrangement
+from ottla.broker.log.scrub import Scrubber, restore
 from ottla.broker.ports import Clock, Disk, Events, File, Rng
 from ottla.config.types import LogConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -135,6 +137,9 @@ class LogManager:
         # How a worker thread hands an error to the loop: the shell sets call_soon_threadsafe.
         self._prepared = False
         self.post_error: Callable[[Callable[[], object]], object] = lambda tell: tell()
+        self.scrubber = Scrubber(
+            disk, list_logs=lambda: self.logs, find_log=self.get, events=events, rng=rng
+        )
         # Log -> its durable end when it was first seen unsynced, and when that was.
         self._unsynced: dict[Log, tuple[int, int]] = {}
 
@@ -391,6 +396,20 @@ class LogManager:
     def checkpoint_high_watermarks(self) -> None:
         self._checkpoint(checkpoints.HIGH_WATERMARK_FILE)
 
+    def damaged_ranges(self, path: str) -> Ranges:
+        """What the logs of a log dir have in quarantine."""
+        logs = self._log_dirs[path].logs
+        return {key: log.quarantine.ranges for key, log in logs.items() if log.quarantine}
+
+    def keep_damaged_ranges(self, path: str, ranges: Ranges) -> None:
+        """Writes them to the log dir's file; may run in a worker."""
+        log_dir = self._log_dirs[path]
+        try:
+            with log_dir.writing:
+                write_ranges(self.disk, path, ranges)
+        except OSError as error:
+            self.post_error(partial(self.faults.failed, path, Call.WRITE, error))
+
     def apply_retention(self) -> None:
         """Deletes the segments that the rules of `retention` doom, and files deleted before."""
         # After a crash segments may be missing in any order. A recovery that begins at or above
@@ -429,6 +448,7 @@ class LogManager:
 
     def shutdown(self, broker_epoch: int) -> None:
         """Closes and syncs every log, and marks each dir clean in which nothing went wrong."""
+        self.scrubber.close()
         for removal in self._removals:
             if removal.log is not None:
                 removal.log.close(clean=False)
@@ -457,6 +477,7 @@ class LogManager:
 
     def abandon(self) -> None:
         """Gives the dirs back as a crash would: nothing is synced, nothing is marked clean."""
+        self.scrubber.close()
         for log in self._logs.values():
             log.close(clean=False)
         self._logs.clear()
@@ -505,11 +526,21 @@ class LogManager:
         for log in opened.logs:
             log_dir.logs[log.topic, log.partition] = log
         self._logs.update(log_dir.logs)
+        self._restore_damaged_ranges(log_dir)
         for key, error in opened.failed.items():
             log_dir.sound = False
             self.offline_partitions[key] = str(error)
             self._events.error("log_load_failed", partition=partition_name(*key), error=str(error))
             self.faults.failed(found.log_dir, Call.READ, error)
+
+    def _restore_damaged_ranges(self, log_dir: _LogDir) -> None:
+        try:
+            ranges = read_ranges(self.disk, log_dir.path, self._events)
+            for key, log in log_dir.logs.items():
+                if key in ranges or log.recovery.damaged:
+                    restore(log, ranges.get(key, []))
+        except OSError as error:
+            self.faults.failed(log_dir.path, Call.READ, error)
 
     def _take_offline(self, path: str) -> None:
         log_dir = self._log_dirs[path]

@@ -17,7 +17,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ottla.broker.log.checkpoints import CHECKPOINT_VERSION, MalformedFile, TopicPartition
+from ottla.broker.log.checkpoints import (
+    CHECKPOINT_VERSION,
+    MalformedFile,
+    TopicPartition,
+    read_whole,
+    write_atomically,
+)
+from ottla.broker.log.segment import Segment
+from ottla.broker.ports import Disk, Events
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.crc import crc32c
 
 DAMAGED_RANGES_FILE = "ottla-damaged-ranges"
@@ -66,3 +75,88 @@ def parse_ranges(data: bytes) -> Ranges:
         found = ranges.setdefault((fields[0], partition), [])
         found.append(DamagedRange(base_offset, position, size))
     return ranges
+
+
+class Quarantine:
+    """The damaged ranges of one log. Empty, and then without cost, in nearly every one."""
+
+    __slots__ = ("_ranges",)
+
+    def __init__(self) -> None:
+        self._ranges: dict[int, list[DamagedRange]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._ranges)
+
+    def __repr__(self) -> str:
+        return f"<Quarantine {self.ranges}>"
+
+    @property
+    def ranges(self) -> list[DamagedRange]:
+        return [one for _, found in sorted(self._ranges.items()) for one in found]
+
+    @property
+    def damaged_bytes(self) -> int:
+        return sum(one.size for one in self.ranges)
+
+    def replace(self, base_offset: int, ranges: list[DamagedRange]) -> bool:
+        """What a segment has now, in order of positions; whether that is something else."""
+        before = self._ranges.pop(base_offset, [])
+        if ranges:
+            self._ranges[base_offset] = sorted(ranges)
+        return sorted(ranges) != before
+
+    def keep(self, base_offsets: Iterable[int]) -> None:
+        """Forgets the segments that are gone."""
+        kept = set(base_offsets)
+        for base_offset in [one for one in self._ranges if one not in kept]:
+            del self._ranges[base_offset]
+
+    def locate(self, segment: Segment, offset: int) -> tuple[int, int]:
+        """As the segment's own `locate`, but over holes in the chain of its headers."""
+        try:
+            return segment.locate(offset)
+        except KafkaError:
+            for damage in reversed(self._ranges.get(segment.base_offset, [])):
+                behind = damage.position + damage.size
+                if behind >= segment.size or segment.header_at(behind).base_offset > offset:
+                    continue
+                for position, header in segment.headers(behind):
+                    if header.last_offset >= offset:
+                        return position, header.size
+            raise
+
+    def bound(self, segment: Segment, position: int, size: int) -> int:
+        """How much of a slice lies before the next damaged range. Raises CORRUPT_MESSAGE in one."""
+        for damage in self._ranges.get(segment.base_offset, ()):
+            if damage.position <= position < damage.position + damage.size:
+                raise KafkaError(
+                    ErrorCode.CORRUPT_MESSAGE,
+                    f"{segment.log_path}: {damage.size} bytes at {damage.position} are damaged",
+                )
+            if position < damage.position:
+                return min(size, damage.position - position)
+        return size
+
+
+def read_ranges(disk: Disk, log_dir: str, events: Events) -> Ranges:
+    """What a log dir's file says; empty if it is missing, or malformed (then an event says so)."""
+    path = f"{log_dir}/{DAMAGED_RANGES_FILE}"
+    data = read_whole(disk, path)
+    if data is None:
+        return {}
+    try:
+        return parse_ranges(data)
+    except (MalformedFile, UnicodeDecodeError) as error:
+        events.warning("checkpoint_malformed", path=path, reason=str(error), treated_as="absent")
+        return {}
+
+
+def write_ranges(disk: Disk, log_dir: str, ranges: Ranges) -> None:
+    """Replaces the file; removes it where nothing is damaged. Durable when it returns."""
+    path = f"{log_dir}/{DAMAGED_RANGES_FILE}"
+    if ranges:
+        write_atomically(disk, path, format_ranges(ranges))
+    elif disk.exists(path):
+        disk.remove(path)
+        disk.sync_dir(log_dir)

@@ -67,13 +67,19 @@ class Damage:
 
 
 class LogScan:
-    """Reads `size` bytes of a file, from the front; `base_offset` is the segment's.
+    """Reads a file from `start` up to `size`; `base_offset` is the segment's.
 
     Offsets do not reach `limit`, the base offset of the next segment: the CRC does not cover them.
     """
 
     def __init__(
-        self, file: File, size: int, base_offset: int = 0, limit: int | None = None
+        self,
+        file: File,
+        size: int,
+        base_offset: int = 0,
+        limit: int | None = None,
+        *,
+        start: int = 0,
     ) -> None:
         self._limit = limit
         self._file = file
@@ -83,10 +89,10 @@ class LogScan:
         self._start = 0
         self._magic = MAGIC
         # How far the walk has come, for whoever shows progress.
-        self.position = 0
+        self.position = start
 
     def __iter__(self) -> Iterator[Entry | Damage]:
-        position = 0
+        position = self.position
         while position < self._size:
             found = self._read(position)
             if isinstance(found, Entry):

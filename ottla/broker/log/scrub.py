@@ -1,0 +1,204 @@
+"""Old segments, read again from time to time: a disk forgets in silence.
+
+A round takes every sealed segment once, log by log, and begins at one drawn at random, so that a
+broker that is restarted often does not look at the same ones each time. One segment is in hand:
+
+    work = scrubber.begin(now_ms, interval)   on the loop: the segment in hand, or None
+    read = work.read(budget)                  in a worker: a few batches, on a file of its own
+    changed = scrubber.finish(work, read)     on the loop: what was found holds for the log now
+
+What does not agree with its CRC is quarantined (see `quarantine`), and what is quarantined and
+agrees again is let go. The active segment is left alone: its end is being written.
+
+The worker's share of the interpreter is what a turn costs the loop, so batches count as well as
+bytes. Pages that are in memory are not read from the disk again: they are looked at as they are.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+
+from ottla.broker.log.checkpoints import TopicPartition
+from ottla.broker.log.examine.scan import Damage, Entry, LogScan
+from ottla.broker.log.log import Log
+from ottla.broker.log.quarantine import DamagedRange
+from ottla.broker.log.segment import Segment
+from ottla.broker.ports import Disk, Events, File, Rng
+
+# What a batch counts for at least: 10 MiB/s of small batches are then 2,560 a second, some
+# hundredths of a core.
+BATCH_COST_BYTES = 4096
+
+
+class SegmentScrub:
+    """The reading of one sealed segment, a few batches at a time."""
+
+    __slots__ = ("_disk", "_file", "_found", "_limit", "damages", "done", "error", "log", "segment")
+
+    def __init__(self, disk: Disk, log: Log, segment: Segment, limit: int) -> None:
+        self.log = log
+        self.segment = segment
+        self.damages: list[Damage] = []
+        self.done = False
+        self.error: OSError | None = None
+        self._disk = disk
+        self._limit = limit
+        self._file: File | None = None
+        self._found: Iterator[Entry | Damage] | None = None
+
+    def __repr__(self) -> str:
+        return f"<SegmentScrub {self.segment.log_path} done={self.done}>"
+
+    def read(self, budget: int) -> int:
+        """Reads until the budget of bytes is spent, or the end is reached; bytes read."""
+        read = spent = 0
+        try:
+            if self._found is None:
+                self._file = self._disk.open(self.segment.log_path)
+                segment = self.segment
+                scan = LogScan(self._file, segment.size, segment.base_offset, self._limit)
+                self._found = iter(scan)
+            while spent < budget:
+                found = next(self._found, None)
+                if found is None:
+                    self.done = True
+                    break
+                if isinstance(found, Damage):
+                    self.damages.append(found)
+                read += found.size
+                spent += max(found.size, BATCH_COST_BYTES)
+        except OSError as error:
+            self.error = error
+            self.done = True
+        if self.done:
+            self.close()
+        return read
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class Scrubber:
+    """Which segment is read next, and what becomes of what was found. Belongs to the loop."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        *,
+        list_logs: Callable[[], Sequence[Log]],
+        find_log: Callable[[str, int], Log | None],
+        events: Events,
+        rng: Rng,
+    ) -> None:
+        self.scrubbed_bytes = 0
+        self._list_logs = list_logs
+        self._find_log = find_log
+        self._disk = disk
+        self._events = events
+        self._rng = rng
+        self._waiting: deque[tuple[TopicPartition, int]] = deque()
+        self._in_hand: SegmentScrub | None = None
+        self._next_round_ms = 0
+
+    def __repr__(self) -> str:
+        return f"<Scrubber waiting={len(self._waiting)} in_hand={self._in_hand}>"
+
+    def begin(self, *, now_ms: int, interval_ms: int) -> SegmentScrub | None:
+        """The segment to go on with; None until the next round, `interval_ms` after this began."""
+        if self._in_hand is not None:
+            return self._in_hand
+        if not self._waiting:
+            if now_ms < self._next_round_ms:
+                return None
+            self._next_round_ms = now_ms + interval_ms
+            self._begin_round()
+        while self._waiting:
+            key, base_offset = self._waiting.popleft()
+            log = self._find_log(*key)
+            if log is None:
+                continue
+            index = log.segments.floor_index(base_offset)
+            segment = log.segments[index]
+            if segment.base_offset == base_offset and segment is not log.segments.active:
+                limit = log.segments[index + 1].base_offset
+                self._in_hand = SegmentScrub(self._disk, log, segment, limit)
+                break
+        return self._in_hand
+
+    def finish(self, work: SegmentScrub, read: int) -> bool:
+        """Takes up what a turn has read; whether a log's damaged ranges are others now."""
+        self.scrubbed_bytes += read
+        if not work.done:
+            return False
+        self._in_hand = None
+        log, segment = work.log, work.segment
+        if work.error is not None:
+            # Gone meanwhile, or a range that cannot be read: its readers are told that, too.
+            if not isinstance(work.error, FileNotFoundError):
+                self._events.error(
+                    "scrub_read_failed", path=segment.log_path, error=str(work.error)
+                )
+            return False
+        is_there = log.segments[log.segments.floor_index(segment.base_offset)] is segment
+        if not is_there or segment is log.segments.active:
+            return False
+        ranges = [DamagedRange(segment.base_offset, one.position, one.size) for one in work.damages]
+        log.quarantine.keep(one.base_offset for one in log.segments)
+        changed = log.quarantine.replace(segment.base_offset, ranges)
+        for one in work.damages if changed else ():
+            self._events.error(
+                "segment_damaged",
+                path=segment.log_path,
+                position=one.position,
+                size=one.size,
+                first_offset=one.first_offset,
+                end_offset=one.end_offset,
+                reason=one.reason,
+            )
+        if changed and not ranges:
+            self._events.warning("segment_readable_again", path=segment.log_path)
+        return changed
+
+    def close(self) -> None:
+        """Gives back the file in hand; no worker may be reading it."""
+        if self._in_hand is not None:
+            self._in_hand.close()
+            self._in_hand = None
+
+    def _begin_round(self) -> None:
+        self._waiting.extend(
+            ((log.topic, log.partition), segment.base_offset)
+            for log in sorted(self._list_logs(), key=lambda one: (one.topic, one.partition))
+            for segment in log.segments[:-1]
+        )
+        if self._waiting:
+            self._waiting.rotate(-self._rng.randrange(len(self._waiting)))
+
+
+def restore(log: Log, ranges: Sequence[DamagedRange]) -> None:
+    """Puts into a log's quarantine what was known before, as far as it is still so.
+
+    Also what its recovery has found below the recovery point. Raises OSError.
+    """
+    suffix = ".log"
+    recovered = [
+        DamagedRange(int(one.path.rpartition("/")[2].removesuffix(suffix)), one.position, one.size)
+        for one in log.recovery.damaged
+    ]
+    by_base: dict[int, list[DamagedRange]] = {}
+    for one in {*ranges, *recovered}:
+        segment = log.segments[log.segments.floor_index(one.base_offset)]
+        is_sealed = segment.base_offset == one.base_offset and segment is not log.segments.active
+        if is_sealed and one.position + one.size <= segment.size and _is_damaged(segment, one):
+            by_base.setdefault(one.base_offset, []).append(one)
+    for base_offset, found in by_base.items():
+        log.quarantine.replace(base_offset, found)
+
+
+def _is_damaged(segment: Segment, wanted: DamagedRange) -> bool:
+    end = wanted.position + wanted.size
+    scan = LogScan(segment.open(), end, segment.base_offset, start=wanted.position)
+    return isinstance(next(iter(scan), None), Damage)
