@@ -27,6 +27,7 @@ from ottla.broker.handlers.served import build_table
 from ottla.broker.jobs import schedule_jobs
 from ottla.broker.log.log import Log
 from ottla.broker.log.manager import LogManager
+from ottla.broker.log.unreadable import UnreadableRanges
 from ottla.broker.measures import Measures
 from ottla.broker.metadata.delta import Delta
 from ottla.broker.metadata.image import (
@@ -217,6 +218,7 @@ class Broker:
             fetch_sessions=FetchSessions(slots=slots, rng=self._rng),
             producer_ids=ProducerIds(),
             auto_creation=AutoCreation(lambda work, name: self.server.spawn(work, name)),
+            unreadable=UnreadableRanges(self._events),
         )
 
     def _make_server(self) -> Server:

@@ -22,6 +22,7 @@ from ottla.broker.handlers.producer_ids import ProducerIds
 from ottla.broker.handlers.served import HANDLERS
 from ottla.broker.log.log import Log
 from ottla.broker.log.manager import LogManager
+from ottla.broker.log.unreadable import UnreadableRanges
 from ottla.broker.metadata.delta import Delta
 from ottla.broker.metadata.image import (
     ALL_BROKERS,
@@ -122,6 +123,7 @@ class House:
             fetch_sessions=FetchSessions(slots=10, rng=self._rng),
             producer_ids=ProducerIds(),
             auto_creation=AutoCreation(self._spawn),
+            unreadable=UnreadableRanges(self.events),
         )
         self.session = Session(self.rooms, LISTENER, "127.0.0.1", 9092, "127.0.0.1:50000")
         await quorum.start()

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ottla.broker.coordinator.group.coordinator import GroupCoordinator
     from ottla.broker.handlers.auto_create import AutoCreation
+    from ottla.broker.handlers.coordinators import CoordinatorTopics
     from ottla.broker.handlers.producer_ids import ProducerIds
     from ottla.broker.log.manager import LogManager
+    from ottla.broker.log.unreadable import UnreadableRanges
     from ottla.broker.metadata.image import MetadataImage
     from ottla.broker.ports import Clock, Events, Rng
     from ottla.broker.quorum.driver import Quorum
@@ -31,6 +34,9 @@ class Rooms:
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
     auto_creation: AutoCreation
+    groups: GroupCoordinator
+    coordinator_topics: CoordinatorTopics
+    unreadable: UnreadableRanges
 
     @property
     def image(self) -> MetadataImage:

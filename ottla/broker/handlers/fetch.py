@@ -249,6 +249,8 @@ class ParkedFetch(Pending):
                     upper=self._upper,
                     at_least_one=at_least_one,
                 )
+                if slice_ is not None and self._session.rooms.unreadable:
+                    slice_ = self._readable(log, want.fetch_offset, slice_, at_least_one)
         except KafkaError as error:
             return _error(wanted, error.code), True
         except OSError as error:
@@ -269,6 +271,27 @@ class ParkedFetch(Pending):
                 else []
             )
         return part, True
+
+    def _readable(
+        self, log: Log, offset: int, found: FileSlice, at_least_one: bool
+    ) -> FileSlice | None:
+        """What of a slice lies before a range that the disk cannot read.
+
+        Raises KAFKA_STORAGE_ERROR if its first batch lies in one.
+        """
+        unreadable = self._session.rooms.unreadable
+        start = unreadable.begins_at(found)
+        if start is None:
+            return found
+        shorter = log.read(
+            offset,
+            max_bytes=max(start - found.position, 0),
+            upper=self._upper,
+            at_least_one=at_least_one,
+        )
+        if shorter is None or unreadable.begins_at(shorter) is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        return shorter
 
     def _unknown(self, wanted: Wanted) -> PartitionData:
         rooms = self._session.rooms

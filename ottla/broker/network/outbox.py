@@ -24,6 +24,7 @@ from concurrent.futures import Executor
 from typing import Protocol
 
 from ottla.broker.log.segment import FileSlice
+from ottla.broker.log.unreadable import UnreadableRanges
 
 SENDFILE_MIN = 32 * 1024
 """Measured: below it a pread joined to the headers in one send is cheaper than sendfile."""
@@ -49,8 +50,9 @@ _RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 class PageCache:
     """Is a range of a file in memory? A file system that cannot say (EOPNOTSUPP) is asked once."""
 
-    def __init__(self, executor: Executor) -> None:
+    def __init__(self, executor: Executor, unreadable: UnreadableRanges) -> None:
         self.executor = executor
+        self.unreadable = unreadable
         self.can_probe = bool(_RWF_NOWAIT) and hasattr(os, "preadv")
         self.cold_reads = 0
         self._byte = bytearray(1)
@@ -274,7 +276,12 @@ class Outbox:
 
     def _put_slice(self, source: FileSlice) -> None:
         if source.size < SENDFILE_MIN and self.unsent_bytes <= JOINED_BYTES_MAX:
-            data = self._cache.read_cached(source.file.fileno(), source.position, source.size)
+            try:
+                data = self._cache.read_cached(source.file.fileno(), source.position, source.size)
+            except OSError as error:
+                path = source.file.path
+                self._cache.unreadable.note(path, source.position, source.size, error)
+                raise
             if data is not None:
                 self._items.append(data)
                 return
@@ -317,7 +324,12 @@ class Outbox:
         if not self._cache.holds(piece.descriptor, piece.position, size):
             self._read_ahead(piece)
             return False
-        count = os.sendfile(self._socket.fileno(), piece.descriptor, piece.position, size)
+        try:
+            count = os.sendfile(self._socket.fileno(), piece.descriptor, piece.position, size)
+        except OSError as error:
+            if error.errno == errno.EIO:  # of the file: a socket has no such error
+                self._cache.unreadable.note(piece.pinned.path, piece.position, size, error)
+            raise
         if count == 0:
             self._fail("the file ended before the slice")
             return False
@@ -337,17 +349,19 @@ class Outbox:
         self._stopped = True
         self._unwatch()
         self._cache.cold_reads += 1
-        size = min(piece.size, READ_AHEAD_BYTES)
+        position, size = piece.position, min(piece.size, READ_AHEAD_BYTES)
         piece.pinned.pin()
         future = self._loop.run_in_executor(
-            self._cache.executor, self._cache.read_ahead, piece.descriptor, piece.position, size
+            self._cache.executor, self._cache.read_ahead, piece.descriptor, position, size
         )
 
         def done(result: asyncio.Future[None]) -> None:
             piece.pinned.unpin()
+            error = result.exception()
+            if isinstance(error, OSError):
+                self._cache.unreadable.note(piece.pinned.path, position, size, error)
             if self._closed:
                 return
-            error = result.exception()
             if error is not None:
                 self._fail(str(error))
                 return

@@ -166,7 +166,7 @@ class Server:
         self.limits = limits
         self.events = events
         self.on_fatal = on_fatal
-        self.page_cache = PageCache(workers)
+        self.page_cache = PageCache(workers, rooms.unreadable)
         self.turn_end = TurnEnd(self.loop)
         self.metrics = NetworkMetrics()
         self.held_bytes = 0
