@@ -7,12 +7,14 @@ import struct
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any, cast
 
 import structlog
 
 from ottla.broker.handlers.context import Rooms
 from ottla.broker.handlers.table import Entry
+from ottla.broker.log.unreadable import UnreadableRanges
 from ottla.broker.network.server import Limits, Server
 from ottla.config.types import Listener
 from ottla.protocol.api import SERVED, ApiKey
@@ -78,7 +80,7 @@ async def serving(
     fatal: list[BaseException] = []
     workers = ThreadPoolExecutor(1)
     server = Server(
-        rooms=cast(Rooms, None),
+        rooms=cast(Rooms, SimpleNamespace(unreadable=UnreadableRanges(structlog.get_logger()))),
         table={key: Entry(SERVED[key], handle) for key, handle in handlers.items()},
         limits=limits,
         workers=workers,
