@@ -247,3 +247,20 @@ def test_a_batch_that_is_too_large_once_it_is_plain_is_refused(house: House) -> 
 
     assert _send(house, topic, batch).error_code == ErrorCode.MESSAGE_TOO_LARGE
     assert _batches(house, topic) == []
+
+
+@pytest.mark.parametrize("key", [b"k", None])
+def test_a_refusal_without_an_answer_ends_the_connection(house: House, key: bytes | None) -> None:
+    """acks=0: the client hears of nothing else, and asks for metadata when it is cut off."""
+    topic = house.fresh_name("silent-")
+    house.create_topic(topic, {"cleanup.policy": "compact"})
+    batch = build_batch([Record(0, LONG_AGO_MS, key, b"v" * 100)] * 3, codec=Codec.GZIP)
+    data = ProduceRequest.PartitionProduceData(0, memoryview(batch))
+    request = ProduceRequest.TopicProduceData(topic, partition_data=[data])
+    with house.peer() as peer:
+        peer.send(ProduceRequest(None, 0, 5000, [request]), 12, answered=False)
+        if key is None:
+            assert peer.is_closed()
+        else:
+            again = peer.request(ProduceRequest(None, -1, 5000, [request]), 12)
+            assert again.responses[0].partition_responses[0].base_offset == 3

@@ -26,6 +26,8 @@ NO_ANSWER = NoAnswer()
 class Line(Protocol):
     def answered(self, answer: Pending) -> None: ...
 
+    def close(self, reason: str) -> None: ...
+
 
 class Pending:
     """An answer that comes later. A handler returns it, and calls `complete` exactly once.

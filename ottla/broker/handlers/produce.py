@@ -31,18 +31,25 @@ TOPIC_IDS_SINCE_VERSION = 13
 class ProduceAnswer(Pending):
     """A Produce answer that waits for some of its partitions. Made when the first one has to."""
 
-    __slots__ = ("waiting", "whole")
+    __slots__ = ("is_silent", "waiting", "whole")
 
-    def __init__(self, whole: ProduceResponse | NoAnswer) -> None:
+    def __init__(self, whole: ProduceResponse, acks: int) -> None:
         super().__init__()
         self.whole = whole
+        self.is_silent = acks == 0
         self.waiting = 0
 
     def committed(self, part: PartResponse) -> None:
         """One part of the answer is ready. `line` is None while the request is being served."""
         self.waiting -= 1
-        if not self.waiting and self.line is not None and not self.abandoned:
+        if self.waiting or self.line is None or self.abandoned:
+            return
+        if not self.is_silent:
             self.complete(self.whole)
+        elif _first_error(self.whole) is None:
+            self.complete(NO_ANSWER)
+        else:
+            self.line.close("refused")
 
     def failed(self, part: PartResponse, code: ErrorCode) -> None:
         refuse(part, code)
@@ -67,7 +74,7 @@ class Append:
     @property
     def answer(self) -> ProduceAnswer:
         if self._answer is None:
-            self._answer = ProduceAnswer(self.response if self.acks else NO_ANSWER)
+            self._answer = ProduceAnswer(self.response, self.acks)
         return self._answer
 
     @property
@@ -228,9 +235,16 @@ def _refuse_by(part: PartResponse, error: KafkaError) -> None:
 
 def _without_answer(response: ProduceResponse) -> NoAnswer:
     """acks=0: success says nothing; an error ends the connection, so that the client asks again."""
+    error = _first_error(response)
+    if error is not None:
+        raise CloseConnection(error)
+    return NO_ANSWER
+
+
+def _first_error(response: ProduceResponse) -> str | None:
     for topic in response.responses:
         for part in topic.partition_responses:
             if part.error_code:
                 code = ErrorCode(part.error_code).name
-                raise CloseConnection(f"Produce with acks=0 to {topic.name!r} failed: {code}")
-    return NO_ANSWER
+                return f"Produce with acks=0 to {topic.name!r} failed: {code}"
+    return None
