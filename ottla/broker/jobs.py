@@ -6,9 +6,11 @@ import asyncio
 from functools import partial
 
 from ottla.broker.handlers.context import Rooms
+from ottla.broker.log.waypoint_keeper import WAYPOINT_INTERVAL_MS
 from ottla.broker.network.server import Server
 from ottla.broker.scheduler import Scheduler
 from ottla.broker.scrub_job import scrub_a_while
+from ottla.broker.waypoint_job import keep_waypoints
 
 WAITER_SWEEP_MS = 100
 """How late a Produce timeout may be; clients count in tens of seconds."""
@@ -53,6 +55,7 @@ def schedule_jobs(scheduler: Scheduler, rooms: Rooms, server: Server) -> None:
         logs.checkpoint_recovery_points,
         threaded=True,
     )
+    scheduler.every("waypoints", WAYPOINT_INTERVAL_MS, partial(keep_waypoints, logs), delay_ms=0)
     scheduler.every(
         "scrub", SCRUB_RUN_MS, partial(scrub_a_while, rooms, SCRUB_RUN_MS), delay_ms=delay_ms
     )

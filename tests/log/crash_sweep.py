@@ -2,7 +2,7 @@
 
     python -m tests.log.crash_sweep [--seeds N] [--nested] [--at CALL --mode MODE --seed SEED]
 
-A workload of twelve operations runs once on the simulated disk. Before each call that changes the
+A workload of thirteen operations runs once on the simulated disk. Before each call that changes the
 disk, and once more at the end, the machine is crashed in each mode, and what is left is started
 again: nothing acknowledged may be missing or changed, offsets must be dense, a retried idempotent
 batch must not be doubled, a second recovery must find nothing to do, and what the first one served
@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ottla.broker.log.segment import SNAPSHOT_SUFFIX
+from ottla.broker.log.waypoints import WAYPOINT_FILE
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.wire import parse_uuid
 from ottla.testing.disk import SimDisk
@@ -62,6 +63,13 @@ def append_plain(world: World) -> None:
     world.send(ORDERS, records=2)
 
 
+def mark(world: World) -> None:
+    world.mark(ORDERS)
+    world.send(ORDERS, records=1, producer_id=1)
+    world.mark(ORDERS)
+    world.send(ORDERS, records=1, producer_id=1)
+
+
 def commit_a_group(world: World) -> None:
     world.append(ORDERS, records=2, producer_id=1)
     world.append(ORDERS, records=1)
@@ -84,6 +92,9 @@ def roll(world: World) -> None:
         world.append(ORDERS, records=2, producer_id=1)
         world.flush(ORDERS)
     world.append(ORDERS, records=1)
+    world.send(ORDERS, records=1, producer_id=1)
+    world.mark(ORDERS)
+    world.append(ORDERS, records=1, producer_id=1)
 
 
 def retain(world: World) -> None:
@@ -107,6 +118,8 @@ def delete_records(world: World) -> None:
 
 
 def die_and_recover(world: World) -> None:
+    world.send(ORDERS, records=2)
+    world.mark(ORDERS)
     world.die()
     world.start()
     world.send(ORDERS, records=1, producer_id=1)
@@ -137,6 +150,7 @@ WORKLOAD: list[Callable[[World], None]] = [
     begin,
     append_idempotent,
     append_plain,
+    mark,
     commit_a_group,
     use_two_partitions,
     roll,
@@ -272,12 +286,13 @@ def _partitions(disk: SimDisk) -> Tree:
     """The files of the partitions that a second recovery must leave as they are.
 
     Not compared are the checkpoints beside them, which lose the row of a partition set aside, and
-    producer snapshots, which carry a CRC: an unsound one goes when a start has a use for it.
+    what carries a CRC and is believed only with it: producer snapshots, of which an unsound one
+    goes when a start has a use for it, and waypoints.
     """
     return {
         path: file
         for path, file in disk.tree().items()
-        if path.count("/") > 2 and not path.endswith(SNAPSHOT_SUFFIX)
+        if path.count("/") > 2 and not path.endswith(SNAPSHOT_SUFFIX) and WAYPOINT_FILE not in path
     }
 
 

@@ -136,6 +136,20 @@ class World:
         self.manager.checkpoint_log_start_offsets()
         self.manager.checkpoint_high_watermarks()
 
+    def mark(self, key: Key) -> None:
+        """One turn of the keeper of waypoints, with appends and syncs between its steps."""
+        log = self.log(key)
+        ticket = log.begin_waypoint()
+        assert ticket is not None
+        self.append(key)
+        ticket.write()
+        log.waypoints.finish(ticket)
+        self.flush(key)
+        assert log.waypoints.is_nameable(log.durable_end)
+        self.append(key)
+        self.manager.checkpoint_recovery_points()
+        log.waypoints.name()
+
     def delete_records(self, key: Key, offset: int) -> None:
         self.promises[key].start = offset
         self.log(key).delete_records(offset)
@@ -158,6 +172,7 @@ class World:
     def start(self) -> None:
         self.manager = new_manager(self.disk, self.clock)
         self.manager.load(config_of=lambda topic: CONFIG)
+        name_waypoints(self.manager)
         for log in self.manager.logs:
             log.set_high_watermark(log.visible_end)
 
@@ -209,6 +224,13 @@ def batches_of(log: Log) -> Iterator[tuple[BatchHeader, bytes]]:
         require(offset > before, "no whole batch in a read at", before, "of", log)
 
 
+def name_waypoints(manager: LogManager) -> None:
+    """The keeper's first turn: what a recovery has written takes its name."""
+    for log in manager.logs:
+        if log.waypoints.is_nameable(log.durable_end):
+            log.waypoints.name()
+
+
 def examine(disk: SimDisk, promises: dict[Key, Promised]) -> LogManager:
     """Starts on what is left, and raises Violation where it is less than was promised."""
     clock = SimClock()
@@ -217,6 +239,7 @@ def examine(disk: SimDisk, promises: dict[Key, Promised]) -> LogManager:
         manager.load(config_of=lambda topic: CONFIG)
     except LogDirError as error:
         raise Violation(f"the next start is refused: {error}") from error
+    name_waypoints(manager)
     for log in manager.logs:
         promised = promises.get((log.topic, log.partition))
         if promised is None or log.topic_id != promised.topic_id:

@@ -19,7 +19,7 @@ def test_no_crash_breaks_a_promise(capsys: pytest.CaptureFixture[str]) -> None:
     sweep = Sweep(SimDisk())
     sweep.run()
 
-    assert len(WORKLOAD) == 12
+    assert len(WORKLOAD) == 13
     assert sweep.calls > 150
     assert sweep.crashes > 6 * sweep.calls
     assert sweep.world.acknowledged > 30

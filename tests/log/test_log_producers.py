@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.log.log import AppendResult, Log
+from ottla.broker.log.append_result import AppendResult
+from ottla.broker.log.log import Log
 from ottla.broker.log.producer_state import (
     EXPIRATION_MS,
     KnownBatch,

@@ -22,6 +22,8 @@ from ottla.broker.log.checkpoints import LEADER_EPOCH_FILE, write_atomically
 from ottla.broker.ports import Disk, File
 
 FULL_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT})
+# With these the disk said no without harm; it may say yes to the next one.
+REFUSALS = FULL_DISK_ERRORS | {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
 
 
 @dataclass(slots=True, eq=False)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from struct import Struct
 
 from ottla.broker.ports import Disk, File
+from ottla.protocol.records.crc import crc32c
 
 # A block of 64 offset entries stands for at least 256 KiB of records.
 BLOCK_BYTES = 512
@@ -99,6 +100,37 @@ class EntryFile:
             file.close()
         self.count = self._written = count
         return last
+
+    def resume(self, size: int, crc: int) -> bytes:
+        """Takes the entries in the first `size` bytes of the file; the last one, or nothing.
+
+        What lies behind them is written over. Raises IndexCorrupt unless they have that CRC-32C.
+        """
+        self.forget()
+        try:
+            file = self._disk.open(self.path)
+        except FileNotFoundError:
+            raise IndexCorrupt(self.path) from None
+        try:
+            data = file.pread(size, 0)
+        finally:
+            file.close()
+        self.count, rest = divmod(size, self._entry_size)
+        if len(data) != size or rest or self.count > self.max_entries or crc32c(data) != crc:
+            raise IndexCorrupt(self.path)
+        self._written = self.count
+        return data[-self._entry_size :]
+
+    def write(self) -> File:
+        """Writes the entries in memory; the file, which has all of them, opened to be read."""
+        if self._pending:
+            self._write_pending()
+        return self._disk.open(self.path)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all entries."""
+        return self.count * self._entry_size
 
     def append(self, entry: bytes) -> None:
         """Adds an entry in memory; never fails. `make_room` before keeps the memory bounded."""

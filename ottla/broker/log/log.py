@@ -20,14 +20,14 @@ offline, and this log refuses every later append.
 
 from __future__ import annotations
 
-import errno
 from array import array
 from bisect import bisect_right
 from typing import NoReturn
 
 from ottla.broker.log import lookup
+from ottla.broker.log.append_result import AppendResult
 from ottla.broker.log.checkpoints import LEADER_EPOCH_FILE, write_atomically
-from ottla.broker.log.flush import FULL_DISK_ERRORS, FlushTicket
+from ottla.broker.log.flush import REFUSALS, FlushTicket
 from ottla.broker.log.opening import (
     OpenedFiles,
     aborted_by,
@@ -52,6 +52,7 @@ from ottla.broker.log.validation import (
     check_batches,
     check_internal,
 )
+from ottla.broker.log.waypoints import WaypointTicket
 from ottla.broker.ports import Disk, Events
 from ottla.config.types import LogConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -68,38 +69,6 @@ from ottla.protocol.records.batch import (
 UPPER_LOG_END = 0
 UPPER_HIGH_WATERMARK = 1
 UPPER_LAST_STABLE = 2
-
-# With these the disk said no without harm; it may say yes to the next one.
-_REFUSALS = FULL_DISK_ERRORS | {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
-
-
-class AppendResult:
-    """Where a batch stands in the log; of a duplicate, where the first one stands."""
-
-    __slots__ = (
-        "base_offset",
-        "duplicate",
-        "last_offset",
-        "log_append_time_ms",
-        "log_start_offset",
-    )
-
-    def __init__(
-        self,
-        base_offset: int,
-        last_offset: int,
-        log_append_time_ms: int,
-        log_start_offset: int,
-        duplicate: bool = False,
-    ) -> None:
-        self.base_offset = base_offset
-        self.last_offset = last_offset
-        self.log_append_time_ms = log_append_time_ms
-        self.log_start_offset = log_start_offset
-        self.duplicate = duplicate
-
-    def __repr__(self) -> str:
-        return f"<AppendResult {self.base_offset}-{self.last_offset} duplicate={self.duplicate}>"
 
 
 class Log:
@@ -124,6 +93,7 @@ class Log:
         self.epochs = opened.epochs
         self.recovery = opened.report
         self.quarantine = Quarantine()
+        self.waypoints = opened.waypoints
         self.failed: OSError | None = None
         self.latest_epoch = opened.epochs.latest
         self.log_start_offset = opened.log_start_offset
@@ -439,6 +409,21 @@ class Log:
             self.durable_end = ticket.end_offset
         self._reveal()
 
+    def begin_waypoint(self) -> WaypointTicket | None:
+        """A ticket for the end of the log, from which a recovery may begin then; or None.
+
+        Whoever takes it calls `write`, in a worker, and then `waypoints.finish`. Raises OSError.
+        """
+        end_offset = self.log_end_offset
+        if self.failed is not None or self.epochs.unwritten(end_offset) is not None:
+            return None
+        return self.waypoints.begin(self.segments.active, end_offset, self.producer_state)
+
+    @property
+    def unmarked_bytes(self) -> int:
+        """What lies in the active segment behind the last waypoint; 0 if none can be made now."""
+        return 0 if self._is_closed else self.waypoints.unmarked_bytes(self.segments.active)
+
     # trimming
 
     def delete_records(self, offset: int) -> int:
@@ -494,6 +479,7 @@ class Log:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Empties the log; its next offset is `offset`."""
         now_ms = self.segments.active.last_modified
+        self.waypoints.forget()
         self.segments.remove_from(0)
         remove_snapshots(self._directory)
         self.segments.begin(offset, now_ms)
@@ -541,7 +527,7 @@ class Log:
         self._refuse(error)
 
     def _refuse(self, error: OSError) -> NoReturn:
-        if error.errno in _REFUSALS:
+        if error.errno in REFUSALS:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from error
         self.failed = error
         raise error
@@ -655,6 +641,7 @@ class Log:
 
     def _set_end(self, end_offset: int) -> None:
         """Everything above an offset is gone."""
+        self.waypoints.forget()
         self.log_end_offset = end_offset
         self.durable_end = min(self.durable_end, end_offset)
         self.visible_end = min(self.visible_end, end_offset)

@@ -53,6 +53,11 @@ class OffsetIndex:
             self.last_offset = self.base_offset + relative
         return last is not None
 
+    def resume(self, size: int, crc: int) -> None:
+        """Takes the entries in the first `size` bytes. Raises IndexCorrupt if they are others."""
+        last = self.entries.resume(size, crc)
+        self.last_offset = self.base_offset + (ENTRY.unpack(last)[0] if last else 0)
+
     def append(self, offset: int, position: int) -> None:
         """Adds an entry behind all others; the index must not be full. Never fails."""
         entries = self.entries

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ottla.broker.log.checkpoints import LEADER_EPOCH_FILE, MalformedFile, read_whole
+from ottla.broker.log.flush import REFUSALS
 from ottla.broker.log.leader_epochs import LeaderEpochs
 from ottla.broker.log.leftovers import Contents, tidy
 from ottla.broker.log.producer_state import EndedTransaction, ProducerState, SnapshotCorrupt
@@ -16,10 +17,14 @@ from ottla.broker.log.recovery import Recovery, RecoveryReport
 from ottla.broker.log.segment import SNAPSHOT_SUFFIX, PartitionDir, Segment
 from ottla.broker.log.segments import Segments, write_snapshot
 from ottla.broker.log.transaction_index import AbortedTransaction
+from ottla.broker.log.waypoints import Waypoints, read_waypoint, resume
 from ottla.config.types import LogConfig
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.records.batch import BatchHeader
+from ottla.protocol.records.batch import BatchHeader, read_header
 from ottla.protocol.records.control import read_marker
+
+# A recovery that scanned more index intervals than this leaves a waypoint at its end.
+WAYPOINT_INTERVALS = 4
 
 
 @dataclass(slots=True)
@@ -32,6 +37,7 @@ class OpenedFiles:
     producers: ProducerState
     epochs: LeaderEpochs
     report: RecoveryReport
+    waypoints: Waypoints
     # Whether the last stop left all indexes cut to size and a snapshot at the end.
     is_closed: bool
 
@@ -157,6 +163,7 @@ class _Opening:
         self._report = RecoveryReport(clean=True)
         self._epochs = LeaderEpochs()
         self._producers = ProducerState()
+        self._waypoints = Waypoints(directory)
 
     def run(self, recovery_point: int, log_start_offset: int, clean: bool) -> OpenedFiles:
         self._contents = tidy(self._directory, self._config, self._now_ms)
@@ -174,7 +181,7 @@ class _Opening:
             recovery = self._recovery(recovery_point)
             # A segment that ends at the recovery point may have been sealed after that sync.
             first = max(recovery_point - 1, log_start_offset)
-            segments, end_offset = self._recover(segments, recovery, first)
+            segments, end_offset = self._recover(segments, recovery, first, recovery_point)
             needs_segment = recovery.needs_segment
         else:
             end_offset = log_start_offset
@@ -206,6 +213,7 @@ class _Opening:
             producers=self._producers,
             epochs=self._epochs,
             report=self._report,
+            waypoints=self._waypoints,
             is_closed=is_closed and not opened.new_names,
         )
 
@@ -255,7 +263,7 @@ class _Opening:
         )
 
     def _recover(
-        self, segments: list[Segment], recovery: Recovery, offset: int
+        self, segments: list[Segment], recovery: Recovery, offset: int, recovery_point: int
     ) -> tuple[list[Segment], int]:
         """Scans from the segment that holds an offset on: what is below it is durable, or gone."""
         first = max(
@@ -263,9 +271,11 @@ class _Opening:
             default=0,
         )
         self._first_base = segments[0].base_offset
-        # Only segments that the scan leaves alone may speak for the producers before it.
-        self._load_producers(segments[:first], segments[first].base_offset)
-        kept, end_offset = recovery.run(segments[first:])
+        resumed_at = self._resume(segments[first], recovery_point)
+        if resumed_at is None:
+            # Only segments that the scan leaves alone may speak for the producers before it.
+            self._load_producers(segments[:first], segments[first].base_offset)
+        kept, end_offset = recovery.run(segments[first:], resumed_at)
         for segment in kept[:-1]:
             segment.seal()
             for file in segment.open_for_sync():
@@ -274,9 +284,45 @@ class _Opening:
         for segment in kept:
             segment.open().sync()
         self._directory.disk.sync_dir(self._directory.path)
+        if kept and not recovery.needs_segment:
+            self._save_waypoint(kept[-1], end_offset)
         for segment in kept:
             segment.release()
         return segments[:first] + kept, end_offset
+
+    def _resume(self, segment: Segment, recovery_point: int) -> int | None:
+        """The offset at which the scan may begin inside the segment, by its waypoint."""
+        found = read_waypoint(self._directory)
+        if found is None:
+            return None
+        waypoint, snapshot = found
+        if waypoint.base_offset != segment.base_offset or waypoint.offset > recovery_point:
+            return None
+        if read_header(waypoint.last_header).partition_leader_epoch > self._epochs.latest:
+            return None  # the file of epochs is lost, and only the batches have them
+        producers = resume(segment, waypoint, snapshot, now_ms=self._now_ms)
+        if producers is None:
+            self._directory.events.warning("waypoint_not_true", path=segment.log_path)
+            return None
+        self._producers = producers
+        self._waypoints.reached(segment, waypoint.position)
+        return waypoint.offset
+
+    def _save_waypoint(self, segment: Segment, end_offset: int) -> None:
+        """Where the scan was long, the next one shall not be; see `waypoints`."""
+        unmarked = self._waypoints.unmarked_bytes(segment)
+        if unmarked <= WAYPOINT_INTERVALS * self._config.index_interval_bytes:
+            return
+        try:
+            ticket = self._waypoints.begin(segment, end_offset, self._producers)
+            if ticket is not None:
+                try:
+                    ticket.write()
+                finally:
+                    self._waypoints.finish(ticket)
+        except OSError as error:
+            if error.errno not in REFUSALS:
+                raise
 
     def _keep_producers(self, segment: Segment) -> None:
         """Each segment has a snapshot at its base; a crash may have taken it."""
@@ -290,6 +336,8 @@ class _Opening:
         """What the scan does with each valid batch."""
         if header.partition_leader_epoch > self._epochs.latest:
             self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+        if self._producers.take_expected(header, self._now_ms):
+            return
         ended = apply_batch(self._producers, header, view, self._now_ms)
         if ended is not None and not ended.committed:
             segment.transactions.append(aborted_by(ended, self._producers))

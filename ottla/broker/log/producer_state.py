@@ -273,6 +273,19 @@ class ProducerState:
                 now_ms=now_ms,
             )
 
+    def take_expected(self, header: BatchHeader, now_ms: int) -> bool:
+        """`add_header`, quickly, if this is the batch that its producer is expected to send."""
+        producer = self.expecting(header)
+        if producer is None:
+            return False
+        last_sequence = header[11] + header[6]
+        base_offset = header[0]
+        producer.add(
+            KnownBatch(header[11], last_sequence, base_offset, base_offset + header[6], header[8])
+        )
+        producer.last_seen_ms = now_ms
+        return True
+
     def check_marker(self, marker: Marker) -> None:
         """Raises KafkaError unless the marker may be written."""
         producer = self.producers.get(marker.producer_id)

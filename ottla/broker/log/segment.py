@@ -100,7 +100,6 @@ class Segment:
     __slots__ = (
         "_directory",
         "_first_timestamp",
-        "_index_interval",
         "_loaded",
         "_max_timestamp",
         "_max_timestamp_offset",
@@ -112,6 +111,7 @@ class Segment:
         "file",
         "full",
         "index",
+        "index_interval",
         "last_modified",
         "size",
         "time_index",
@@ -154,7 +154,7 @@ class Segment:
             exists=has_transaction_index,
         )
         self._directory = directory
-        self._index_interval = config.index_interval_bytes
+        self.index_interval = config.index_interval_bytes
         self._loaded = False
         self._since_entry = 0
         self._first_timestamp: int | None = None
@@ -209,6 +209,22 @@ class Segment:
         self.transactions.seal()
         self.full = self.index.is_full or self.time_index.is_full
 
+    def write_entries(self, opened: list[File]) -> list[tuple[File, int]]:
+        """Writes what the indexes have in memory: each file, opened, and the bytes of entries.
+
+        All that was opened is added to `opened`, whatever comes then.
+        """
+        found: list[tuple[File, int]] = []
+        for entries in (self.index.entries, self.time_index.entries):
+            opened.append(entries.write())
+            found.append((opened[-1], entries.size_bytes))
+        transactions, size = self.transactions.write()
+        if transactions is not None:
+            opened.append(transactions)
+        # Of a file that is not there, nothing is read.
+        found.append((transactions or opened[-1], size))
+        return found
+
     def open_for_sync(self) -> list[File]:
         """Its sealed indexes, opened for whoever syncs and closes them."""
         files = [self.index.entries.open_for_sync(), self.time_index.entries.open_for_sync()]
@@ -226,6 +242,11 @@ class Segment:
         return self._directory.file(self.base_offset, LOG_SUFFIX)
 
     # facts
+
+    @property
+    def last_position(self) -> int | None:
+        """Where the last batch begins, as long as that is in memory."""
+        return self._recent_positions[-1] if self._recent_positions else None
 
     @property
     def max_timestamp(self) -> int:
@@ -254,7 +275,7 @@ class Segment:
         """Writes one batch behind all others. An OSError leaves the segment as it was, but for
         bytes behind `size` that the caller cuts off."""
         position = self.size
-        if self._since_entry > self._index_interval:
+        if self._since_entry > self.index_interval:
             # All that can fail comes before the batch is written.
             self.index.entries.make_room()
             self.time_index.entries.make_room()
@@ -279,7 +300,7 @@ class Segment:
             self._max_timestamp = max_timestamp
             self._max_timestamp_offset = last_offset
         since_entry = self._since_entry
-        if since_entry > self._index_interval and not self.full:
+        if since_entry > self.index_interval and not self.full:
             self.index.append(last_offset, position)
             self.time_index.maybe_append(self._max_timestamp, self._max_timestamp_offset)
             self.full = self.index.is_full or self.time_index.is_full
@@ -291,6 +312,33 @@ class Segment:
         positions.append(position)
         if len(lasts) >= 2 * RECENT_BATCHES:
             del lasts[:RECENT_BATCHES], positions[:RECENT_BATCHES]
+
+    @property
+    def notes(self) -> tuple[int, int, int]:
+        """For a scan that does itself what `note_batch` does: the bytes since the last entry of
+        the indexes, the greatest timestamp, and its offset. To be given back."""
+        return self._since_entry, self._max_timestamp, self._max_timestamp_offset
+
+    @notes.setter
+    def notes(self, notes: tuple[int, int, int]) -> None:
+        self._since_entry, self._max_timestamp, self._max_timestamp_offset = notes
+
+    def add_entry(
+        self, last_offset: int, position: int, max_timestamp: int, max_timestamp_offset: int
+    ) -> None:
+        """Adds an entry to both indexes, for a batch of such a scan."""
+        if self.full:
+            return
+        self.index.entries.make_room()
+        self.time_index.entries.make_room()
+        self.index.append(last_offset, position)
+        self.time_index.maybe_append(max_timestamp, max_timestamp_offset)
+        self.full = self.index.is_full or self.time_index.is_full
+
+    def remember(self, lasts: array[int], positions: array[int]) -> None:
+        """The last offsets and positions of a run of batches that such a scan has met."""
+        del lasts[: -2 * RECENT_BATCHES], positions[: -2 * RECENT_BATCHES]
+        self._recent_lasts, self._recent_positions = lasts, positions
 
     def truncate_to(self, offset: int) -> int:
         """Cuts off the batches that end at or above an offset; the end of those that stay.
@@ -435,6 +483,31 @@ class Segment:
         self.forget_recent()
         self._loaded = True
 
+    def resume(
+        self,
+        position: int,
+        *,
+        index: tuple[int, int],
+        time_index: tuple[int, int],
+        transactions: tuple[int, int],
+        max_timestamp: tuple[int, int],
+    ) -> None:
+        """Takes the batches before a position as known; `note_batch` goes on from there.
+
+        The bytes and CRC-32C of the entries of each index are given, and the greatest timestamp
+        with its offset. Raises IndexCorrupt, and then knows nothing, if the files say other.
+        """
+        self.forget_recent()
+        self.index.resume(*index)
+        self.time_index.resume(*time_index)
+        self.transactions.resume(*transactions)
+        self._max_timestamp, self._max_timestamp_offset = max_timestamp
+        self._first_timestamp = None
+        self._since_entry = position - self.index.last()[1]
+        self.full = self.index.is_full or self.time_index.is_full
+        self.size = position
+        self._loaded = True
+
     def _load(self) -> None:
         """Opens the indexes if they are not, and makes sure that their last entries are true."""
         if self._loaded:
@@ -472,7 +545,7 @@ class Segment:
         last_offset, start = self.index.last()
         end_offset = self.base_offset
         for position, header in self.headers(start, read_bytes=LOOKUP_READ_BYTES):
-            if position - start > max(self._index_interval, UNINDEXED_BYTES_MAX):
+            if position - start > max(self.index_interval, UNINDEXED_BYTES_MAX):
                 raise IndexCorrupt(self.index.entries.path)
             end_offset = header.last_offset + 1
             if header.max_timestamp > self._max_timestamp:

@@ -54,6 +54,12 @@ class TimeIndex:
             self.last_timestamp, self.last_offset = timestamp, self.base_offset + relative
         return last is not None
 
+    def resume(self, size: int, crc: int) -> None:
+        """Takes the entries in the first `size` bytes. Raises IndexCorrupt if they are others."""
+        last = self.entries.resume(size, crc)
+        self.last_timestamp, relative = ENTRY.unpack(last) if last else (NO_TIMESTAMP, 0)
+        self.last_offset = self.base_offset + relative
+
     def maybe_append(self, timestamp: int, offset: int) -> None:
         """Adds an entry if the timestamp is greater than the last one's. Never fails."""
         if timestamp <= self.last_timestamp:

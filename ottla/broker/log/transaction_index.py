@@ -19,7 +19,9 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
+from ottla.broker.log.index import IndexCorrupt
 from ottla.broker.ports import Disk, File
+from ottla.protocol.records.crc import crc32c
 
 ENTRY = Struct(">hqqqq")
 VERSION = 0
@@ -75,6 +77,24 @@ class TransactionIndex:
             file.truncate(len(entries) * ENTRY.size)
         finally:
             file.close()
+        self._written = len(entries)
+
+    def write(self) -> tuple[File | None, int]:
+        """Writes the entries in memory; the file, opened to be read, and the bytes of entries."""
+        self.seal()
+        size = len(self.entries()) * ENTRY.size
+        return (self._disk.open(self.path) if size else None), size
+
+    def resume(self, size: int, crc: int) -> None:
+        """Takes the entries in the first `size` bytes. Raises IndexCorrupt if they are others."""
+        if not size:
+            self.forget()
+            return
+        entries = self.entries()[: size // ENTRY.size]
+        packed = b"".join(ENTRY.pack(VERSION, *one) for one in entries)
+        if len(packed) != size or crc32c(packed) != crc:
+            raise IndexCorrupt(self.path)
+        self._entries = entries
         self._written = len(entries)
 
     def truncate_to(self, offset: int) -> None:

@@ -15,8 +15,9 @@ from concurrent.futures import Executor
 from typing import TypeVar
 
 from ottla.broker.faults import Call
+from ottla.broker.log.append_result import AppendResult
 from ottla.broker.log.flush import FlushTicket
-from ottla.broker.log.log import AppendResult, Log
+from ottla.broker.log.log import Log
 from ottla.broker.ports import Clock, Events
 from ottla.broker.replication.conversions import ConversionQueue, Converted
 from ottla.broker.replication.syncs import SyncPool

@@ -1,0 +1,41 @@
+"""The job that keeps the scan after a crash short: a turn of `log.waypoint_keeper`."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ottla.broker.faults import Call
+from ottla.broker.log import waypoint_keeper
+from ottla.broker.log.log import Log
+from ottla.broker.log.manager import LogManager
+from ottla.broker.log.waypoints import WaypointTicket
+
+
+async def keep_waypoints(logs: LogManager) -> None:
+    """Writes the waypoints that are due, in a worker, and names those that are synced."""
+    loop = asyncio.get_running_loop()
+    begun: list[tuple[Log, WaypointTicket]] = []
+    for log in waypoint_keeper.due_logs(logs.logs):
+        try:
+            ticket = waypoint_keeper.begin(log)
+        except OSError as error:
+            logs.faults.failed(logs.dir_of(log), Call.WRITE, error)
+            continue
+        if ticket is not None:
+            begun.append((log, ticket))
+    if begun:
+        failed = await loop.run_in_executor(None, waypoint_keeper.write_all, begun)
+        for log, ticket in begun:
+            log.waypoints.finish(ticket)
+        for log, reason in failed:
+            logs.faults.failed(logs.dir_of(log), Call.WRITE, reason)
+    synced = [log for log in logs.logs if log.waypoints.is_nameable(log.durable_end)]
+    if not synced:
+        return
+    await loop.run_in_executor(None, logs.checkpoint_recovery_points)
+    for log in synced:
+        if logs.get(log.topic, log.partition) is log:  # it may have been deleted meanwhile
+            try:
+                log.waypoints.name()
+            except OSError as error:
+                logs.faults.failed(logs.dir_of(log), Call.WRITE, error)
