@@ -11,19 +11,23 @@ import asyncio
 import random
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ottla.broker.controller.activation import NewCluster, activate
 from ottla.broker.controller.brokers import Registration, assign_directories, shutdown, unfence
 from ottla.broker.controller.formatting import format_directories, read_bootstrap
+from ottla.broker.coordinator.group.coordinator import GroupCoordinator, make_group_coordinator
 from ottla.broker.faults import Call
 from ottla.broker.handlers.auto_create import AutoCreation
 from ottla.broker.handlers.context import Rooms
+from ottla.broker.handlers.coordinators import CoordinatorTopics
 from ottla.broker.handlers.producer_ids import ProducerIds
 from ottla.broker.handlers.served import build_table
+from ottla.broker.handlers.topic_names import INTERNAL_TOPICS
 from ottla.broker.jobs import schedule_jobs
 from ottla.broker.log.log import Log
 from ottla.broker.log.manager import LogManager
@@ -132,7 +136,8 @@ class Broker:
             self.listeners = await self.server.bind(list(self._static.broker_listeners))
             await self._loop.run_in_executor(self._workers, self._load_logs)
             self._publisher.open_all(self.quorum.image)
-            self.quorum.apply_by(self._publisher.apply)
+            self.rooms.groups.take_up(self.quorum.image)
+            self.quorum.apply_by(self._apply)
             self.quorum.subscribe(self._published)
             await self._register()
             await self.server.serve()
@@ -217,9 +222,27 @@ class Broker:
             replicas=self.replicas,
             fetch_sessions=FetchSessions(slots=slots, rng=self._rng),
             producer_ids=ProducerIds(),
-            auto_creation=AutoCreation(lambda work, name: self.server.spawn(work, name)),
+            auto_creation=AutoCreation(self._spawn),
+            groups=self._make_groups(),
+            coordinator_topics=CoordinatorTopics(),
             unreadable=UnreadableRanges(self._events),
         )
+
+    def _make_groups(self) -> GroupCoordinator:
+        return make_group_coordinator(
+            config=lambda: self.rooms.config,
+            image=lambda: self.quorum.image,
+            loop=self._loop,
+            clock=self._clock,
+            events=self._events,
+            rng=self._rng,
+            replicas=self.replicas,
+            workers=self._workers,
+            spawn=self._spawn,
+        )
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self.server.spawn(work, name)
 
     def _make_server(self) -> Server:
         return Server(
@@ -330,6 +353,7 @@ class Broker:
         if hasattr(self, "server"):
             self.server.pause()
             self.replicas.answer_fetches()
+            self.rooms.groups.close()
             await self.server.stop(grace_s=STOP_GRACE_S)
         clean = clean and self._broker_epoch >= 0 and not self.failed.done()
         if hasattr(self, "quorum"):
@@ -359,6 +383,10 @@ class Broker:
 
     # what the rooms report
 
+    async def _apply(self, delta: Delta, image: MetadataImage, show: Callable[[], None]) -> None:
+        await self._publisher.apply(delta, image, show)
+        self.rooms.groups.published(delta, image)
+
     def _published(self, delta: Delta, image: MetadataImage) -> None:
         if any(kind == BROKER_RESOURCE for kind, _ in delta.changed_configs):
             self._configure(image)
@@ -376,7 +404,9 @@ class Broker:
             self.server.limits = self._limits(self.rooms.config)
 
     def _log_config(self, image: MetadataImage, topic: str) -> LogConfig:
-        return effective_log_config(self.rooms.config, image.configs.get(TOPIC_RESOURCE, topic))
+        config = effective_log_config(self.rooms.config, image.configs.get(TOPIC_RESOURCE, topic))
+        # What coordinators write is synced before they answer, whatever is set.
+        return replace(config, flush_messages=1) if topic in INTERNAL_TOPICS else config
 
     def _on_loop(self, tell: Callable[[T], None], what: T) -> None:
         """A load and a shutdown run in workers, and report from there."""
@@ -392,6 +422,8 @@ class Broker:
         for partition in list(self.replicas):
             if self.logs.dir_of(partition.log) == path:
                 self.replicas.drop(partition, ErrorCode.KAFKA_STORAGE_ERROR)
+        if hasattr(self, "rooms"):
+            self.rooms.groups.take_up(self.quorum.image)
 
     def _job_failed(self, name: str, error: BaseException) -> None:
         self._events.error("job_failed", job=name, exc_info=error)

@@ -71,6 +71,18 @@ def schedule_jobs(scheduler: Scheduler, rooms: Rooms, server: Server) -> None:
         logs.checkpoint_high_watermarks,
         threaded=True,
     )
+    schedule_group_jobs(scheduler, rooms)
     scheduler.every(
         "producer-expiry", config.producer_id_expiration_check_interval_ms, expire_producers
     )
+
+
+def schedule_group_jobs(scheduler: Scheduler, rooms: Rooms) -> None:
+    """The jobs of the group coordinator."""
+
+    def expire_offsets() -> None:
+        now = rooms.groups.now()
+        rooms.groups.perform_all(lambda shard: shard.expire_offsets(now))
+
+    interval_ms = rooms.config.offsets_retention_check_interval_ms
+    scheduler.every("offset-expiry", interval_ms, expire_offsets)

@@ -65,18 +65,6 @@ group.coordinator.rebalance.protocols | LIST | consumer,classic,share,streams
 group.coordinator.threads | INT | 1..
   = 4
     Threads of the group coordinator.
-group.initial.rebalance.delay.ms | INT
-  = 3000
-    Wait for more members before a new group is first assigned.
-group.max.session.timeout.ms | INT
-  = 1800000
-    Longest session timeout that a classic member may ask for.
-group.max.size | INT | 1..
-  = 2147483647
-    Most members of a classic group.
-group.min.session.timeout.ms | INT
-  = 6000
-    Shortest session timeout that a classic member may ask for.
 group.share.assignment.interval.ms | INT | 0.. | cluster
   = 1000
     Least time between two assignments of a share group.
@@ -185,33 +173,9 @@ group.streams.num.standby.replicas | INT | 0..
 group.streams.session.timeout.ms | INT | 1..
   = 45000
     Silence after which a member of a streams group is dropped.
-offset.metadata.max.bytes | INT
-  = 4096
-    Longest text that may go with a committed offset.
-offsets.commit.timeout.ms | INT | 1..
-  = 5000
-    Longest that an offset commit waits for its replicas.
 offsets.load.buffer.size | INT | 1..
   = 5242880
     Bytes of the offsets topic that are read at once when a group is loaded.
-offsets.retention.check.interval.ms | LONG | 1..
-  = 600000
-    How often expired offsets are looked for.
-offsets.retention.minutes | INT | 1..
-  = 10080
-    How long the offsets of an empty group are kept.
-offsets.topic.compression.codec | INT
-  = 0
-    Codec number of the offsets topic.
-offsets.topic.num.partitions | INT | 1..
-  = 50
-    Partitions of the offsets topic.
-offsets.topic.replication.factor | SHORT | 1..
-  = 3
-    Replicas of the offsets topic.
-offsets.topic.segment.bytes | INT | 1..
-  = 104857600
-    Segment size of the offsets topic.
 share.coordinator.append.linger.ms | INT | -1..
   = -1
     Wait that gathers share group writes into one; -1 lets the coordinator choose.

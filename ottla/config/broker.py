@@ -380,6 +380,41 @@ class BrokerConfig(BaseModel):
         600_000, "How often silent producers are looked for.", at_least=1, internal=True
     )
 
+    group_min_session_timeout_ms: Int = key(
+        6_000, "Shortest session timeout that a classic member may ask for."
+    )
+    group_max_session_timeout_ms: Int = key(
+        1_800_000, "Longest session timeout that a classic member may ask for."
+    )
+    group_initial_rebalance_delay_ms: Int = key(
+        3_000, "Wait for more members before a new group is first assigned."
+    )
+    group_max_size: Int = key(INT_MAX, "Most members of a classic group.", at_least=1)
+    offset_metadata_max_bytes: Int = key(4_096, "Longest text that may go with a committed offset.")
+    offsets_commit_timeout_ms: Int = key(
+        5_000, "Longest that an offset commit waits for its replicas.", at_least=1
+    )
+    offsets_retention_minutes: Int = key(
+        10_080, "How long the offsets of an empty group are kept.", at_least=1
+    )
+    offsets_retention_check_interval_ms: Long = key(
+        600_000, "How often expired offsets are looked for.", at_least=1
+    )
+    offsets_topic_num_partitions: Int = key(
+        50, "Partitions of the offsets topic, when it is made.", at_least=1
+    )
+    offsets_topic_replication_factor: Int = key(
+        3,
+        "Replicas of the offsets topic, when it is made; fewer if there are fewer brokers.",
+        at_least=1,
+    )
+    offsets_topic_segment_bytes: Int = key(
+        104_857_600, "Segment size of the offsets topic, when it is made.", at_least=1
+    )
+    offsets_topic_compression_codec: Int = key(
+        0, "Codec number of the offsets topic, when it is made; 0 is none.", at_least=0, at_most=4
+    )
+
     metadata_log_segment_bytes: Int = key(
         1_073_741_824, "Size at which the metadata log begins a new segment.", at_least=8_388_608
     )

@@ -13,6 +13,7 @@ from ottla.protocol.messages import (
     api_versions,
     configs,
     fetch,
+    groups,
     log_dirs,
     metadata,
     offsets,
@@ -261,6 +262,17 @@ SERVED: dict[int, Api] = {
         _api(ApiKey.FETCH, fetch.FetchRequest, fetch.FetchResponse),
         _api(ApiKey.LIST_OFFSETS, offsets.ListOffsetsRequest, offsets.ListOffsetsResponse),
         _api(ApiKey.METADATA, metadata.MetadataRequest, metadata.MetadataResponse),
+        _api(ApiKey.OFFSET_COMMIT, groups.OffsetCommitRequest, groups.OffsetCommitResponse),
+        _api(ApiKey.OFFSET_FETCH, groups.OffsetFetchRequest, groups.OffsetFetchResponse),
+        _api(
+            ApiKey.FIND_COORDINATOR, groups.FindCoordinatorRequest, groups.FindCoordinatorResponse
+        ),
+        _api(ApiKey.JOIN_GROUP, groups.JoinGroupRequest, groups.JoinGroupResponse),
+        _api(ApiKey.HEARTBEAT, groups.HeartbeatRequest, groups.HeartbeatResponse),
+        _api(ApiKey.LEAVE_GROUP, groups.LeaveGroupRequest, groups.LeaveGroupResponse),
+        _api(ApiKey.SYNC_GROUP, groups.SyncGroupRequest, groups.SyncGroupResponse),
+        _api(ApiKey.DESCRIBE_GROUPS, groups.DescribeGroupsRequest, groups.DescribeGroupsResponse),
+        _api(ApiKey.LIST_GROUPS, groups.ListGroupsRequest, groups.ListGroupsResponse),
         _api(
             ApiKey.API_VERSIONS, api_versions.ApiVersionsRequest, api_versions.ApiVersionsResponse
         ),
@@ -292,11 +304,13 @@ SERVED: dict[int, Api] = {
             topics.CreatePartitionsRequest,
             topics.CreatePartitionsResponse,
         ),
+        _api(ApiKey.DELETE_GROUPS, groups.DeleteGroupsRequest, groups.DeleteGroupsResponse),
         _api(
             ApiKey.INCREMENTAL_ALTER_CONFIGS,
             configs.IncrementalAlterConfigsRequest,
             configs.IncrementalAlterConfigsResponse,
         ),
+        _api(ApiKey.OFFSET_DELETE, groups.OffsetDeleteRequest, groups.OffsetDeleteResponse),
         _api(ApiKey.DESCRIBE_QUORUM, quorum.DescribeQuorumRequest, quorum.DescribeQuorumResponse),
         _api(
             ApiKey.DESCRIBE_CLUSTER,

@@ -45,6 +45,8 @@ class Broker:
             "listeners": f"PLAINTEXT://127.0.0.1:{port}",
             "log.dirs": self.data_dir,
             "ottla.telemetry.port": -1,
+            # A test has all its members at once; Kafka's own tests set this, too.
+            "group.initial.rebalance.delay.ms": 0,
             **(config or {}),
         }
         self._config = load(overrides=settings, environ={}).config

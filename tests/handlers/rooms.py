@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from inspect import isawaitable
@@ -15,9 +15,11 @@ from ottla.broker.controller import brokers
 from ottla.broker.controller.activation import NewCluster, activate
 from ottla.broker.controller.features import bootstrap_records
 from ottla.broker.controller.formatting import format_directories
+from ottla.broker.coordinator.group.coordinator import make_group_coordinator
 from ottla.broker.faults import Call
 from ottla.broker.handlers.auto_create import AutoCreation
 from ottla.broker.handlers.context import Rooms, Session
+from ottla.broker.handlers.coordinators import CoordinatorTopics
 from ottla.broker.handlers.producer_ids import ProducerIds
 from ottla.broker.handlers.served import HANDLERS
 from ottla.broker.log.log import Log
@@ -123,6 +125,18 @@ class House:
             fetch_sessions=FetchSessions(slots=10, rng=self._rng),
             producer_ids=ProducerIds(),
             auto_creation=AutoCreation(self._spawn),
+            groups=make_group_coordinator(
+                config=lambda: self.rooms.config,
+                image=lambda: self.rooms.image,
+                loop=asyncio.get_running_loop(),
+                clock=self._clock,
+                events=self.events,
+                rng=self._rng,
+                replicas=replicas,
+                workers=self._workers,
+                spawn=self._spawn,
+            ),
+            coordinator_topics=CoordinatorTopics(),
             unreadable=UnreadableRanges(self.events),
         )
         self.session = Session(self.rooms, LISTENER, "127.0.0.1", 9092, "127.0.0.1:50000")
@@ -136,7 +150,13 @@ class House:
             in_worker=partial(asyncio.get_running_loop().run_in_executor, None),
         )
         publisher.open_all(quorum.image)
-        quorum.apply_by(publisher.apply)
+        self.rooms.groups.take_up(quorum.image)
+
+        async def apply(delta: Delta, image: MetadataImage, show: Callable[[], None]) -> None:
+            await publisher.apply(delta, image, show)
+            self.rooms.groups.published(delta, image)
+
+        quorum.apply_by(apply)
         quorum.subscribe(self._apply_dynamic)
         await self._register(logs, quorum)
         self._open = True
@@ -150,6 +170,7 @@ class House:
             task.cancel()
         await asyncio.gather(*self.background, return_exceptions=True)
         broker_epoch = self.rooms.image.cluster.brokers[NODE_ID].epoch
+        self.rooms.groups.close()
         await self.rooms.replicas.close()
         await self.rooms.quorum.stop()
         self.rooms.logs.shutdown(broker_epoch)

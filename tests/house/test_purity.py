@@ -35,6 +35,7 @@ PURE = {
     "ottla/broker/quorum": WORLD,
     "ottla/broker/metadata": WORLD,
     "ottla/broker/controller": WORLD,
+    "ottla/broker/coordinator": WORLD,
     "ottla/broker/replication": WORLD,
     "ottla/protocol": WORLD | {"logging", "pathlib"},
     "ottla/config": WORLD - {"os"} | {"logging"},
@@ -44,6 +45,9 @@ SHELLS = {
     # Log dirs are opened by several threads at once, and written by the flusher's.
     "ottla/broker/log/loading.py",
     "ottla/broker/log/manager.py",
+    "ottla/broker/coordinator/group/coordinator.py",
+    "ottla/broker/coordinator/loading.py",
+    "ottla/broker/coordinator/runtime.py",
     "ottla/broker/quorum/driver.py",
     "ottla/broker/replication/conversions.py",
     "ottla/broker/replication/replicas.py",

@@ -164,6 +164,22 @@ class Replicas:
             self._begin_soon(partition)
         return result
 
+    def append_internal(self, partition: Partition, records: memoryview) -> AppendResult:
+        """The same for a batch that the broker itself has made, whose contents are not judged."""
+        log = partition.log
+        try:
+            result = log.append_as_leader(
+                records,
+                leader_epoch=partition.leader_epoch,
+                now_ms=self._clock.wall_ms(),
+                internal=True,
+            )
+        except OSError as error:
+            self._on_disk_failed(log, Call.WRITE, error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from error
+        self.reconsider(partition.topic, partition.index)
+        return result
+
     def await_commit(
         self,
         partition: Partition,

@@ -42,7 +42,9 @@ public final class Golden {
         "DeleteTopics", "DeleteRecords", "InitProducerId", "OffsetForLeaderEpoch",
         "DescribeConfigs", "AlterConfigs", "DescribeLogDirs", "CreatePartitions",
         "IncrementalAlterConfigs", "DescribeQuorum", "DescribeCluster",
-        "DescribeTopicPartitions");
+        "DescribeTopicPartitions", "FindCoordinator", "OffsetCommit", "OffsetFetch", "OffsetDelete",
+        "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "ListGroups", "DescribeGroups",
+        "DeleteGroups");
 
     private static final List<String> CONTROL_RECORDS = List.of(
         "ControlRecordTypeSchema", "EndTxnMarker", "LeaderChangeMessage", "SnapshotHeaderRecord",
@@ -58,6 +60,10 @@ public final class Golden {
         "RemoveUserScramCredentialRecord", "BeginTransactionRecord", "EndTransactionRecord",
         "AbortTransactionRecord", "RemoveDelegationTokenRecord", "RegisterControllerRecord",
         "ClearElrRecord");
+
+    private static final List<String> COORDINATOR_RECORDS = List.of(
+        "LegacyOffsetCommitKey", "LegacyOffsetCommitValue", "OffsetCommitKey", "OffsetCommitValue",
+        "GroupMetadataKey", "GroupMetadataValue");
 
     private final short version;
     private int counter = 0;
@@ -81,6 +87,7 @@ public final class Golden {
         files.put("headers", List.of("RequestHeader", "ResponseHeader"));
         files.put("control_records", CONTROL_RECORDS);
         files.put("metadata_records", METADATA_RECORDS);
+        files.put("coordinator_records", COORDINATOR_RECORDS);
         for (Map.Entry<String, List<String>> file : files.entrySet()) {
             List<String> lines = new ArrayList<>();
             for (String name : file.getValue()) {

@@ -1,0 +1,250 @@
+"""OffsetCommit, OffsetDelete and DeleteGroups, and what expires: all that writes offset records."""
+
+from __future__ import annotations
+
+from ottla.broker.coordinator.group.classic import ClassicGroup
+from ottla.broker.coordinator.group.offsets import CommittedOffset, Topics
+from ottla.broker.coordinator.group.states import ON_COMMIT, State
+from ottla.broker.coordinator.group.turn import Turn
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.coordinator_records import (
+    GroupMetadataKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from ottla.protocol.messages.groups import (
+    DeleteGroupsResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+)
+from ottla.protocol.wire import ZERO_UUID
+
+DEFAULT_RETENTION_MS = -1
+NO_EXPIRY = -1
+TOO_LARGE = int(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+
+CommitTopic = OffsetCommitRequest.OffsetCommitRequestTopic
+CommittedTopic = OffsetCommitResponse.OffsetCommitResponseTopic
+CommittedPartition = OffsetCommitResponse.OffsetCommitResponsePartition
+
+
+def commit_offsets(turn: Turn, request: OffsetCommitRequest) -> OffsetCommitResponse:
+    """Commits what can be committed; a member that is not one any more commits nothing."""
+    group = turn.shard.groups.get(request.group_id)
+    code = _check_commit(turn, group, request)
+    if code:
+        return commit_refused(request, code)
+    now_ms = turn.now.wall_ms
+    expire_ms = NO_EXPIRY
+    if request.retention_time_ms != DEFAULT_RETENTION_MS:
+        expire_ms = now_ms + request.retention_time_ms
+    limit = turn.settings.offset_metadata_max_bytes
+    is_reset = group is not None and not group.is_simple and request.member_id == ""
+    response = OffsetCommitResponse()
+    for topic in request.topics:
+        topic_id = topic.topic_id
+        if topic_id == ZERO_UUID:
+            topic_id = turn.shard.topic_id_of(topic.name) or ZERO_UUID
+        parts: list[CommittedPartition] = []
+        response.topics.append(CommittedTopic(topic.name, topic.topic_id, parts))
+        for asked in topic.partitions:
+            index = asked.partition_index
+            metadata = asked.committed_metadata or ""
+            if len(metadata) > limit:
+                parts.append(CommittedPartition(index, TOO_LARGE))
+                continue
+            parts.append(CommittedPartition(index))
+            if is_reset:
+                _tell_reset(turn, request.group_id, topic.name, index, asked.committed_offset)
+            turn.write(
+                OffsetCommitKey(request.group_id, topic.name, index),
+                OffsetCommitValue(
+                    asked.committed_offset,
+                    asked.committed_leader_epoch,
+                    metadata,
+                    now_ms,
+                    expire_ms,
+                    topic_id,
+                ),
+            )
+    return response
+
+
+def commit_refused(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
+    """The same error for every partition, since the answer has no place for one of its own."""
+    return OffsetCommitResponse(
+        topics=[
+            CommittedTopic(
+                topic.name,
+                topic.topic_id,
+                [CommittedPartition(one.partition_index, int(code)) for one in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def delete_offsets(turn: Turn, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    """Forgets offsets of topics that no member wants."""
+    group = turn.shard.groups.get(request.group_id)
+    if group is None:
+        return OffsetDeleteResponse(error_code=int(ErrorCode.GROUP_ID_NOT_FOUND))
+    if group.state is not State.EMPTY and not group.uses_consumer_protocol:
+        return OffsetDeleteResponse(error_code=int(ErrorCode.NON_EMPTY_GROUP))
+    response = OffsetDeleteResponse()
+    offsets = turn.shard.offsets
+    for topic in request.topics:
+        code = ErrorCode.NONE
+        if group.is_subscribed(topic.name):
+            code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+        parts: list[OffsetDeleteResponse.OffsetDeleteResponsePartition] = []
+        response.topics.append(OffsetDeleteResponse.OffsetDeleteResponseTopic(topic.name, parts))
+        for asked in topic.partitions:
+            index = asked.partition_index
+            parts.append(OffsetDeleteResponse.OffsetDeleteResponsePartition(index, int(code)))
+            if code:
+                continue
+            key = (request.group_id, topic.name, index)
+            if offsets.get(*key) is not None or offsets.is_pending(key):
+                turn.write(OffsetCommitKey(*key), None)
+                turn.tell(
+                    "group_offset_deleted",
+                    request.group_id,
+                    "OffsetDelete was asked for",
+                    topic=topic.name,
+                    partition=index,
+                )
+    return response
+
+
+def delete_group(turn: Turn, group_id: str) -> DeleteGroupsResponse.DeletableGroupResult:
+    """Forgets a group without members, and its offsets."""
+    result = DeleteGroupsResponse.DeletableGroupResult(group_id)
+    group = turn.shard.groups.get(group_id)
+    if group is None:
+        result.error_code = int(ErrorCode.GROUP_ID_NOT_FOUND)
+    elif group.state is not State.EMPTY:
+        result.error_code = int(ErrorCode.NON_EMPTY_GROUP)
+    else:
+        offsets = turn.shard.offsets
+        keys = dict.fromkeys(offsets.pending_keys(group_id))
+        for topic, partitions in offsets.of_group(group_id).items():
+            keys.update(dict.fromkeys((group_id, topic, index) for index in partitions))
+        for key in keys:
+            turn.write(OffsetCommitKey(*key), None)
+        _bury(turn, group_id, "DeleteGroups was asked for")
+    return result
+
+
+def expire_offsets(turn: Turn) -> None:
+    """Forgets offsets past their time, and empty groups that have none left."""
+    for group in list(turn.shard.groups.values()):
+        topics = turn.shard.offsets.of_group(group.group_id)
+        expired = _expired(turn, group, topics)
+        for topic, index in expired:
+            turn.write(OffsetCommitKey(group.group_id, topic, index), None)
+        if expired:
+            reason = "nobody used them for offsets.retention.minutes"
+            shown = [f"{topic}-{index}" for topic, index in expired]
+            turn.tell("group_offsets_expired", group.group_id, reason, partitions=shown)
+        is_left = turn.shard.offsets.of_group(group.group_id)
+        is_open = turn.shard.offsets.has_open_transaction(group.group_id)
+        if group.state is State.EMPTY and not group.pending_join and not is_left and not is_open:
+            _bury(turn, group.group_id, "it has neither members nor offsets")
+
+
+def topics_deleted(turn: Turn, names: list[str]) -> None:
+    """Forgets what was committed for these topics, in whatever group."""
+    offsets = turn.shard.offsets
+    for group_id in list(offsets.groups()):
+        for name in names:
+            gone = list(offsets.of_group(group_id).get(name, ()))
+            for index in gone:
+                turn.write(OffsetCommitKey(group_id, name, index), None)
+            if gone:
+                turn.tell("group_offsets_deleted", group_id, "the topic was deleted", topic=name)
+
+
+def _check_commit(
+    turn: Turn, group: ClassicGroup | None, request: OffsetCommitRequest
+) -> ErrorCode:
+    generation = request.generation_id_or_member_epoch
+    if group is None:
+        return ErrorCode.ILLEGAL_GENERATION if generation >= 0 else ErrorCode.NONE
+    if generation < 0 and group.state is State.EMPTY:
+        return ErrorCode.NONE
+    is_member = generation >= 0 or request.member_id or request.group_instance_id is not None
+    if not is_member:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    try:
+        member = group.check_member(request.member_id, request.group_instance_id)
+    except KafkaError as error:
+        if error.code is ErrorCode.FENCED_INSTANCE_ID:
+            instance_id = request.group_instance_id
+            turn.shard.tell_fenced(turn, group, request.member_id, instance_id, "OffsetCommit")
+        return error.code
+    if generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    code = ON_COMMIT[group.state]
+    if not code:
+        turn.restart_session(group, member)
+    return code
+
+
+def _tell_reset(turn: Turn, group_id: str, topic: str, index: int, offset: int) -> None:
+    """Somebody who is no member moves the offset of a group that has had members."""
+    before = turn.shard.offsets.get(group_id, topic, index)
+    if before is None or before.offset != offset:
+        turn.tell(
+            "group_offset_reset",
+            group_id,
+            "an offset was committed from outside while the group was empty",
+            topic=topic,
+            partition=index,
+            offset=offset,
+            former_offset=None if before is None else before.offset,
+        )
+
+
+def _expired(turn: Turn, group: ClassicGroup, topics: Topics) -> list[tuple[str, int]]:
+    """(topic, partition) of the offsets whose time is over, or whose topic is another now."""
+    shard = turn.shard
+    base_ms: int | None = None
+    can_expire = True
+    if group.protocol_type is not None:
+        if group.state is State.EMPTY:
+            base_ms = group.state_timestamp_ms
+        else:
+            can_expire = (
+                group.uses_consumer_protocol
+                and group.subscribed_topics is not None
+                and group.state is State.STABLE
+            )
+    found: list[tuple[str, int]] = []
+    for topic, partitions in topics.items():
+        topic_id = shard.topic_id_of(topic)
+        is_wanted = not can_expire or group.is_subscribed(topic)
+        for index, committed in partitions.items():
+            if committed.is_of_former_topic(topic_id) or (
+                not is_wanted
+                and _is_over(committed, base_ms, turn)
+                and not shard.offsets.is_pending((group.group_id, topic, index))
+            ):
+                found.append((topic, index))
+    return found
+
+
+def _is_over(committed: CommittedOffset, base_ms: int | None, turn: Turn) -> bool:
+    now_ms = turn.now.wall_ms
+    if committed.expire_timestamp_ms != NO_EXPIRY:
+        return now_ms >= committed.expire_timestamp_ms
+    if base_ms is None or base_ms < 0:
+        base_ms = committed.commit_timestamp_ms
+    return now_ms - base_ms >= turn.settings.offsets_retention_ms
+
+
+def _bury(turn: Turn, group_id: str, reason: str) -> None:
+    turn.write(GroupMetadataKey(group_id), None)
+    turn.tell("group_deleted", group_id, reason)

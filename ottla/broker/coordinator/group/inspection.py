@@ -1,0 +1,98 @@
+"""Questions about groups: OffsetFetch, DescribeGroups, ListGroups. Nothing changes here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.coordinator.group.classic import ClassicGroup
+from ottla.broker.coordinator.group.states import State
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.groups import (
+    DescribeGroupsResponse,
+    ListGroupsResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.coordinator.group.shard import GroupShard
+
+CLASSIC_TYPE = "classic"
+NO_OFFSET = -1
+UNKNOWN_GROUP_SINCE_VERSION = 6
+UNSTABLE = int(ErrorCode.UNSTABLE_OFFSET_COMMIT)
+
+Described = DescribeGroupsResponse.DescribedGroup
+FetchedGroup = OffsetFetchResponse.OffsetFetchResponseGroup
+FetchedTopic = OffsetFetchResponse.OffsetFetchResponseTopics
+FetchedPartition = OffsetFetchResponse.OffsetFetchResponsePartitions
+
+
+def fetch_offsets(
+    shard: GroupShard,
+    request: OffsetFetchRequest.OffsetFetchRequestGroup,
+    *,
+    require_stable: bool,
+) -> FetchedGroup:
+    """The offsets of one group: of the asked topics, or of all that it has."""
+    group_id = request.group_id
+    known = shard.offsets.of_group(group_id)
+    response = FetchedGroup(group_id)
+    if request.topics is None:
+        asked = [(topic, b"", list(partitions)) for topic, partitions in known.items()]
+    else:
+        asked = [(one.name, one.topic_id, one.partition_indexes) for one in request.topics]
+    for name, topic_id, indexes in asked:
+        current_id = shard.topic_id_of(name)
+        partitions = known.get(name, {})
+        parts: list[FetchedPartition] = []
+        response.topics.append(FetchedTopic(name, topic_id or current_id or bytes(16), parts))
+        for index in indexes:
+            committed = partitions.get(index)
+            if require_stable and shard.offsets.is_pending((group_id, name, index)):
+                parts.append(FetchedPartition(index, NO_OFFSET, -1, "", UNSTABLE))
+            elif committed is None or committed.is_of_former_topic(current_id):
+                parts.append(FetchedPartition(index, NO_OFFSET, -1, ""))
+            else:
+                parts.append(
+                    FetchedPartition(
+                        index, committed.offset, committed.leader_epoch, committed.metadata
+                    )
+                )
+    return response
+
+
+def describe(shard: GroupShard, group_id: str, version: int) -> Described:
+    """State and members of one group; protocol and subscriptions only while they are in force."""
+    group = shard.groups.get(group_id)
+    if group is None:
+        described = Described(group_id=group_id, group_state=State.DEAD.value)
+        if version >= UNKNOWN_GROUP_SINCE_VERSION:
+            described.error_code = int(ErrorCode.GROUP_ID_NOT_FOUND)
+            described.error_message = f"Group {group_id} not found."
+        return described
+    is_stable = group.state is State.STABLE
+    protocol = group.protocol or ""
+    return Described(
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol if is_stable else "",
+        members=[
+            DescribeGroupsResponse.DescribedGroupMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                member.protocols.get(protocol, b"") if is_stable else b"",
+                member.assignment,
+            )
+            for member in group.members.values()
+        ],
+    )
+
+
+def listed(group: ClassicGroup) -> ListGroupsResponse.ListedGroup:
+    return ListGroupsResponse.ListedGroup(
+        group.group_id, group.protocol_type or "", group.state.value, CLASSIC_TYPE
+    )

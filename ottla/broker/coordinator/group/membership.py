@@ -1,0 +1,194 @@
+"""SyncGroup, Heartbeat, LeaveGroup, and the end of a silent member's session."""
+
+from __future__ import annotations
+
+from ottla.broker.coordinator.group.classic import ClassicGroup
+from ottla.broker.coordinator.group.joining import NO_MEMBER_ID, Caller, said
+from ottla.broker.coordinator.group.rebalance import complete_if_joined, rebalance
+from ottla.broker.coordinator.group.states import ON_HEARTBEAT, ON_SYNC, State
+from ottla.broker.coordinator.group.turn import Timer, TimerKind, Turn
+from ottla.broker.coordinator.outcome import Reply
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.groups import (
+    HeartbeatRequest,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+
+SEVERAL_LEAVE_SINCE_VERSION = 3
+
+Leaver = LeaveGroupRequest.MemberIdentity
+Left = LeaveGroupResponse.MemberResponse
+
+
+def sync(turn: Turn, request: SyncGroupRequest, reply: Reply) -> None:
+    """One SyncGroup: the leader's brings the assignment, every other waits for it."""
+    try:
+        group, refusal = _check_sync(turn, request)
+    except KafkaError as error:
+        turn.answer(reply, SyncGroupResponse(error_code=int(error.code)))
+        return
+    if refusal:
+        turn.answer(reply, SyncGroupResponse(error_code=int(refusal)))
+        return
+    member = group.members[request.member_id]
+    group.pending_sync.pop(member.member_id, None)
+    turn.restart_session(group, member)
+    if group.state is State.STABLE:
+        turn.answer(reply, _assignment(group, member.assignment))
+        return
+    if member.sync_reply is not None:
+        # It asks again on another connection; nobody reads the first answer.
+        code = int(ErrorCode.REBALANCE_IN_PROGRESS)
+        turn.answer(member.sync_reply, SyncGroupResponse(error_code=code))
+    member.sync_reply = reply
+    if member.member_id == group.leader:
+        _store_assignment(turn, group, request)
+
+
+def heartbeat(turn: Turn, request: HeartbeatRequest) -> ErrorCode:
+    """One Heartbeat; REBALANCE_IN_PROGRESS asks the member to join again."""
+    if not request.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    try:
+        group = turn.shard.group_of_member(request.group_id)
+        member = group.check_member(request.member_id, request.group_instance_id)
+    except KafkaError as error:
+        _tell_if_fenced(turn, request, error, "Heartbeat")
+        return error.code
+    if request.generation_id != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    turn.restart_session(group, member)
+    return ON_HEARTBEAT[group.state]
+
+
+def leave(turn: Turn, caller: Caller, request: LeaveGroupRequest) -> LeaveGroupResponse:
+    """One LeaveGroup; before version 3 it has one member, whose error is that of the request."""
+    if not request.group_id:
+        return LeaveGroupResponse(error_code=int(ErrorCode.INVALID_GROUP_ID))
+    leavers = request.members
+    if caller.version < SEVERAL_LEAVE_SINCE_VERSION:
+        leavers = [Leaver(request.member_id)]
+    group = turn.shard.groups.get(request.group_id)
+    answers: list[Left] = []
+    gone: list[str] = []
+    for leaver in leavers:
+        code = ErrorCode.UNKNOWN_MEMBER_ID
+        if group is not None:
+            code = _leave_one(turn, group, leaver)
+        if not code:
+            gone.append(leaver.group_instance_id or leaver.member_id)
+        answers.append(Left(leaver.member_id, leaver.group_instance_id, int(code)))
+    if group is not None and gone:
+        _go_on_without(turn, group, f"{', '.join(gone)} left")
+    if caller.version < SEVERAL_LEAVE_SINCE_VERSION:
+        return LeaveGroupResponse(error_code=answers[0].error_code)
+    return LeaveGroupResponse(members=answers)
+
+
+def session_is_over(turn: Turn, group: ClassicGroup, member_id: str) -> None:
+    """Nothing was heard of a member for its session timeout."""
+    if member_id in group.pending_join:
+        group.remove(member_id)
+        reason = "it was given a member id and did not come back with it"
+        turn.tell("group_member_evicted", group.group_id, reason, member_id=member_id)
+        complete_if_joined(turn, group)
+        return
+    member = group.members.get(member_id)
+    # Who waits for an answer of ours need not send heartbeats; its session begins with the answer.
+    if member is not None and not member.awaits_answer:
+        reason = f"its session of {member.session_timeout_ms} ms is over"
+        if member.is_new:
+            reason = "it waited too long for its first generation"
+        turn.evict(group, member, reason)
+        _go_on_without(turn, group, f"{member_id} was evicted: {reason}")
+
+
+def _check_sync(turn: Turn, request: SyncGroupRequest) -> tuple[ClassicGroup, ErrorCode]:
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    group = turn.shard.group_of_member(request.group_id)
+    try:
+        group.check_member(request.member_id, request.group_instance_id)
+    except KafkaError as error:
+        _tell_if_fenced(turn, request, error, "SyncGroup")
+        raise
+    if request.generation_id != group.generation:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    if (request.protocol_type or group.protocol_type) != group.protocol_type or (
+        request.protocol_name or group.protocol
+    ) != group.protocol:
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    return group, ON_SYNC[group.state]
+
+
+def _store_assignment(turn: Turn, group: ClassicGroup, request: SyncGroupRequest) -> None:
+    """The leader has assigned; a member that it left out has nothing to do."""
+    brought = {one.member_id: one.assignment for one in request.assignments}
+    turn.write_group(group, brought)
+    for member in group.members.values():
+        if member.sync_reply is not None:
+            reply, member.sync_reply = member.sync_reply, None
+            turn.answer(reply, _assignment(group, member.assignment))
+            turn.restart_session(group, member)
+    turn.tell(
+        "group_stable",
+        group.group_id,
+        "the leader has assigned",
+        generation=group.generation,
+        members=len(group.members),
+    )
+
+
+def _assignment(group: ClassicGroup, assignment: bytes) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=assignment
+    )
+
+
+def _leave_one(turn: Turn, group: ClassicGroup, leaver: Leaver) -> ErrorCode:
+    member_id, instance_id = leaver.member_id, leaver.group_instance_id
+    if member_id == NO_MEMBER_ID:
+        # An administrator names a static member by its instance.
+        known = None if instance_id is None else group.static_members.get(instance_id)
+        if known is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        member_id = known
+    elif member_id in group.pending_join:
+        group.remove(member_id)
+        turn.timers.cancel(Timer(TimerKind.SESSION, group.group_id, member_id))
+        return ErrorCode.NONE
+    try:
+        member = group.check_member(member_id, instance_id)
+    except KafkaError as error:
+        if error.code is ErrorCode.FENCED_INSTANCE_ID:
+            turn.shard.tell_fenced(turn, group, member_id, instance_id, "LeaveGroup")
+        return error.code
+    turn.tell(
+        "group_member_left",
+        group.group_id,
+        said(leaver.reason),
+        member_id=member_id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+    )
+    turn.forget(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
+    return ErrorCode.NONE
+
+
+def _go_on_without(turn: Turn, group: ClassicGroup, reason: str) -> None:
+    """Members are gone: those who are left rebalance, or are complete now."""
+    if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
+        rebalance(turn, group, reason)
+    else:
+        complete_if_joined(turn, group)
+
+
+def _tell_if_fenced(
+    turn: Turn, request: SyncGroupRequest | HeartbeatRequest, error: KafkaError, api: str
+) -> None:
+    if error.code is ErrorCode.FENCED_INSTANCE_ID:
+        group = turn.shard.groups[request.group_id]
+        turn.shard.tell_fenced(turn, group, request.member_id, request.group_instance_id, api)

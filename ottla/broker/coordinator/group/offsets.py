@@ -1,0 +1,135 @@
+"""The committed offsets of groups, and those of transactions that are not decided yet.
+
+Only records change them: a commit, a tombstone, the marker that ends a transaction. An offset
+committed in a transaction is pending until the marker of its producer; then it is committed, unless
+a newer one has been committed meanwhile, or it is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ottla.protocol.messages.coordinator_records import OffsetCommitValue
+from ottla.protocol.wire import ZERO_UUID
+
+NO_PRODUCER_ID = -1
+
+
+class CommittedOffset(NamedTuple):
+    """One committed offset. `sequence` grows with every record, in the order of the log."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int
+    topic_id: bytes
+    sequence: int
+
+    def is_of_former_topic(self, topic_id: bytes | None) -> bool:
+        """Whether the topic that it was committed for is gone; `topic_id` is what has its name."""
+        return self.topic_id not in (ZERO_UUID, topic_id)
+
+
+Partitions = dict[int, CommittedOffset]
+Topics = dict[str, Partitions]
+Key = tuple[str, str, int]
+"""Group, topic, partition."""
+
+_NOTHING: Topics = {}
+
+
+class Offsets:
+    """All of one shard. Empty groups and topics are not kept."""
+
+    __slots__ = ("_by_group", "_open", "_pending", "_sequence")
+
+    def __init__(self) -> None:
+        self._by_group: dict[str, Topics] = {}
+        self._pending: dict[int, dict[Key, CommittedOffset]] = {}
+        self._open: dict[str, dict[int, None]] = {}
+        self._sequence = 0
+
+    def __repr__(self) -> str:
+        return f"<Offsets groups={len(self._by_group)} transactions={len(self._pending)}>"
+
+    # what records say
+
+    def commit(self, key: Key, value: OffsetCommitValue, producer_id: int = NO_PRODUCER_ID) -> None:
+        """An offset was committed, or is pending if a producer's transaction did it."""
+        self._sequence += 1
+        committed = CommittedOffset(
+            value.offset,
+            value.leader_epoch,
+            value.metadata,
+            value.commit_timestamp,
+            value.expire_timestamp,
+            value.topic_id,
+            self._sequence,
+        )
+        if producer_id == NO_PRODUCER_ID:
+            self._put(key, committed)
+        else:
+            self._pending.setdefault(producer_id, {})[key] = committed
+            self._open.setdefault(key[0], {})[producer_id] = None
+
+    def remove(self, key: Key) -> None:
+        """A tombstone was written: neither committed nor pending."""
+        group_id, topic, partition = key
+        topics = self._by_group.get(group_id, _NOTHING)
+        partitions = topics.get(topic)
+        if partitions is not None and partitions.pop(partition, None) is not None:
+            if not partitions:
+                del topics[topic]
+            if not topics:
+                del self._by_group[group_id]
+        for producer_id in self._open.get(group_id, ()):
+            self._pending[producer_id].pop(key, None)
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """The marker of a producer's transaction was written."""
+        pending = self._pending.pop(producer_id, {})
+        for group_id in [one for one, open_by in self._open.items() if producer_id in open_by]:
+            del self._open[group_id][producer_id]
+            if not self._open[group_id]:
+                del self._open[group_id]
+        if not is_commit:
+            return
+        for key, committed in pending.items():
+            newer = self.get(*key)
+            if newer is None or newer.sequence < committed.sequence:
+                self._put(key, committed)
+
+    # questions
+
+    def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        partitions = self._by_group.get(group_id, _NOTHING).get(topic)
+        return None if partitions is None else partitions.get(partition)
+
+    def of_group(self, group_id: str) -> Topics:
+        """Topic -> partition -> offset; not to be changed."""
+        return self._by_group.get(group_id, _NOTHING)
+
+    def groups(self) -> Iterator[str]:
+        return iter(self._by_group)
+
+    def is_pending(self, key: Key) -> bool:
+        """Whether a transaction that is not decided has committed an offset for it."""
+        return any(key in self._pending[one] for one in self._open.get(key[0], ()))
+
+    def has_open_transaction(self, group_id: str) -> bool:
+        return group_id in self._open
+
+    def pending_keys(self, group_id: str) -> list[Key]:
+        """What transactions that are not decided have committed for the group."""
+        return [
+            key
+            for producer_id in self._open.get(group_id, ())
+            for key in self._pending[producer_id]
+            if key[0] == group_id
+        ]
+
+    def _put(self, key: Key, committed: CommittedOffset) -> None:
+        group_id, topic, partition = key
+        self._by_group.setdefault(group_id, {}).setdefault(topic, {})[partition] = committed

@@ -1,0 +1,168 @@
+"""A rebalance of a classic group, from its reason to its next generation.
+
+    prepare --all joined, or the time is up--> complete_join --leader's SyncGroup--> stored
+       ^                                            |
+       +---- a change, a death, a missing Sync -----+
+
+The first rebalance of an empty group waits `group.initial.rebalance.delay.ms` for more members, and
+again as often as one came, up to the rebalance timeout; every later one ends when all known members
+have joined again. The rules and their order are those of Apache Kafka's GroupMetadataManager.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.coordinator.group.classic import ClassicGroup, InitialDelay, Member
+from ottla.broker.coordinator.group.states import State
+from ottla.broker.coordinator.group.turn import Timer, TimerKind, Turn
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
+
+REBALANCING = frozenset({State.PREPARING_REBALANCE})
+
+
+def rebalance(turn: Turn, group: ClassicGroup, reason: str) -> None:
+    """Something has changed: begins a rebalance, or sees whether the one under way is over."""
+    if group.state in REBALANCING:
+        complete_if_joined(turn, group)
+    else:
+        prepare(turn, group, reason)
+
+
+def prepare(turn: Turn, group: ClassicGroup, reason: str) -> None:
+    """Every member is to join again."""
+    if group.state is State.COMPLETING_REBALANCE:
+        _refuse_syncs(turn, group)
+    group.pending_sync.clear()
+    turn.timers.cancel(Timer(TimerKind.SYNC, group.group_id))
+    is_initial = group.state is State.EMPTY
+    group.become(State.PREPARING_REBALANCE, turn.now.wall_ms)
+    turn.tell(
+        "group_rebalances",
+        group.group_id,
+        reason,
+        generation=group.generation,
+        members=len(group.members),
+    )
+    if is_initial:
+        delay_ms = turn.settings.initial_rebalance_delay_ms
+        remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+        group.initial_delay = InitialDelay(delay_ms, remaining_ms)
+        turn.start(Timer(TimerKind.JOIN, group.group_id), delay_ms)
+    elif group.all_joined:
+        complete_join(turn, group)
+    else:
+        turn.start(Timer(TimerKind.JOIN, group.group_id), group.rebalance_timeout_ms)
+
+
+def complete_if_joined(turn: Turn, group: ClassicGroup) -> None:
+    """Ends the join phase if nobody is missing; not the first one, which waits for newcomers."""
+    if group.state in REBALANCING and group.initial_delay is None and group.all_joined:
+        complete_join(turn, group)
+
+
+def join_time_is_up(turn: Turn, group: ClassicGroup) -> None:
+    """The join phase has taken as long as it may, or its initial delay is over."""
+    if group.state not in REBALANCING:
+        return
+    delay = group.initial_delay
+    if delay is None or not delay.has_new_member or delay.remaining_ms == 0:
+        complete_join(turn, group)
+        return
+    step_ms = min(turn.settings.initial_rebalance_delay_ms, delay.remaining_ms)
+    group.initial_delay = InitialDelay(step_ms, max(delay.remaining_ms - delay.step_ms, 0))
+    turn.start(Timer(TimerKind.JOIN, group.group_id), step_ms)
+
+
+def complete_join(turn: Turn, group: ClassicGroup) -> None:
+    """Whoever has joined is the next generation; dynamic members that have not are out."""
+    turn.timers.cancel(Timer(TimerKind.JOIN, group.group_id))
+    group.initial_delay = None
+    for member in list(group.members.values()):
+        if member.join_reply is None and member.instance_id is None:
+            turn.evict(group, member, "it did not join in time")
+    if not group.members:
+        _become_empty(turn, group)
+    elif not group.elect_leader():
+        # Only static members are left, and none has come back yet.
+        turn.start(Timer(TimerKind.JOIN, group.group_id), group.rebalance_timeout_ms)
+    else:
+        _begin_generation(turn, group)
+
+
+def sync_time_is_up(turn: Turn, group: ClassicGroup) -> None:
+    """Who has not fetched its assignment is out, and the rest rebalances."""
+    if group.state not in (State.COMPLETING_REBALANCE, State.STABLE) or not group.pending_sync:
+        return
+    missing = [group.members[member_id] for member_id in group.pending_sync]
+    for member in missing:
+        turn.evict(group, member, "it did not send SyncGroup in time")
+    names = ", ".join(member.member_id for member in missing)
+    prepare(turn, group, f"no SyncGroup came from {names}")
+
+
+def answer_joined(
+    turn: Turn, group: ClassicGroup, member: Member, *, as_leader: bool, skip: bool = False
+) -> JoinGroupResponse:
+    """The current generation as one member is told it."""
+    members = []
+    if as_leader:
+        protocol = group.protocol or ""
+        members = [
+            JoinGroupResponse.JoinGroupResponseMember(
+                one.member_id, one.instance_id, one.protocols[protocol]
+            )
+            for one in group.members.values()
+        ]
+    return JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        leader=group.leader or "",
+        skip_assignment=skip,
+        member_id=member.member_id,
+        members=members,
+    )
+
+
+def join_refused(code: ErrorCode, member_id: str) -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=int(code), protocol_name=None, member_id=member_id)
+
+
+def _refuse_syncs(turn: Turn, group: ClassicGroup) -> None:
+    """The generation is over before it had an assignment."""
+    for member in group.members.values():
+        member.assignment = b""
+        if member.sync_reply is not None:
+            reply, member.sync_reply = member.sync_reply, None
+            code = int(ErrorCode.REBALANCE_IN_PROGRESS)
+            turn.answer(reply, SyncGroupResponse(error_code=code))
+            turn.restart_session(group, member)
+
+
+def _become_empty(turn: Turn, group: ClassicGroup) -> None:
+    group.generation += 1
+    group.protocol = None
+    group.leader = None
+    turn.write_group(group, {})
+    turn.tell("group_empty", group.group_id, "no member is left", generation=group.generation)
+
+
+def _begin_generation(turn: Turn, group: ClassicGroup) -> None:
+    group.next_generation(turn.now.wall_ms)
+    for member in group.members.values():
+        reply = group.take_join_reply(member)
+        if reply is not None:
+            is_leader = member.member_id == group.leader
+            turn.answer(reply, answer_joined(turn, group, member, as_leader=is_leader))
+        turn.restart_session(group, member)
+        member.is_new = False
+    turn.start(Timer(TimerKind.SYNC, group.group_id), group.rebalance_timeout_ms)
+    turn.tell(
+        "group_generation",
+        group.group_id,
+        "all members have joined",
+        generation=group.generation,
+        members=len(group.members),
+        leader=group.leader,
+        protocol=group.protocol,
+    )

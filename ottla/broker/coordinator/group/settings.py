@@ -1,0 +1,48 @@
+"""The settings that groups go by, as the broker's configuration gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ottla.config.broker import BrokerConfig
+
+MINUTE_MS = 60_000
+NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * MINUTE_MS
+"""Kafka's own: a client that is given no member id before it is in (JoinGroup 0 to 3) may give up
+and come again as another one; so long the group waits for the first."""
+
+
+@dataclass(slots=True, frozen=True)
+class GroupSettings:
+    min_session_timeout_ms: int = 6_000
+    max_session_timeout_ms: int = 1_800_000
+    initial_rebalance_delay_ms: int = 3_000
+    max_size: int = 2**31 - 1
+    offset_metadata_max_bytes: int = 4_096
+    offsets_retention_ms: int = 10_080 * MINUTE_MS
+
+
+class LiveSettings:
+    """The settings of a configuration that changes at run time, made anew when it has."""
+
+    __slots__ = ("_config", "_of", "_settings")
+
+    def __init__(self, config: Callable[[], BrokerConfig]) -> None:
+        self._config = config
+        self._of: BrokerConfig | None = None
+        self._settings = GroupSettings()
+
+    def __call__(self) -> GroupSettings:
+        config = self._config()
+        if config is not self._of:
+            self._of = config
+            self._settings = GroupSettings(
+                min_session_timeout_ms=config.group_min_session_timeout_ms,
+                max_session_timeout_ms=config.group_max_session_timeout_ms,
+                initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+                max_size=config.group_max_size,
+                offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+                offsets_retention_ms=config.offsets_retention_minutes * MINUTE_MS,
+            )
+        return self._settings

@@ -1,0 +1,269 @@
+"""The groups and offsets of one partition of __consumer_offsets: a pure state machine.
+
+A method is one command: it takes the request and the moment, and returns an `Outcome`. `apply` is
+the only way in which a record changes anything, whether it has just been written or is replayed.
+Another kind of group (KIP-848, share) lives beside the classic ones: its rules in a file of its own
+in this folder, its records in `apply`, its timers in `expire`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.broker.coordinator.group import commits, inspection, joining, membership, rebalance
+from ottla.broker.coordinator.group.classic import ClassicGroup
+from ottla.broker.coordinator.group.joining import Caller
+from ottla.broker.coordinator.group.offsets import NO_PRODUCER_ID, Offsets
+from ottla.broker.coordinator.group.settings import GroupSettings
+from ottla.broker.coordinator.group.states import State
+from ottla.broker.coordinator.group.turn import Timer, TimerKind, Turn
+from ottla.broker.coordinator.outcome import CoordinatorRecord, Moment, Outcome, Reply
+from ottla.broker.coordinator.timers import Timers
+from ottla.broker.ports import Rng
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.coordinator_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    LegacyOffsetCommitKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from ottla.protocol.messages.groups import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    OffsetFetchRequest,
+    SyncGroupRequest,
+)
+
+
+class GroupShard:
+    """One shard. `settings` is asked at each command, for they change at run time; `topic_id_of`
+    is what the metadata says of a name."""
+
+    def __init__(
+        self,
+        *,
+        settings: Callable[[], GroupSettings],
+        topic_id_of: Callable[[str], bytes | None],
+        rng: Rng,
+    ) -> None:
+        self._settings = settings
+        self._rng = rng
+        self.topic_id_of = topic_id_of
+        self.groups: dict[str, ClassicGroup] = {}
+        self.offsets = Offsets()
+        self.timers: Timers[Timer] = Timers()
+
+    def __repr__(self) -> str:
+        return f"<GroupShard groups={len(self.groups)} {self.offsets!r} {self.timers!r}>"
+
+    @property
+    def settings(self) -> GroupSettings:
+        return self._settings()
+
+    # commands
+
+    def join(self, caller: Caller, request: JoinGroupRequest, reply: Reply, now: Moment) -> Outcome:
+        turn = Turn(self, now)
+        joining.join(turn, caller, request, reply)
+        return turn.outcome
+
+    def sync(self, request: SyncGroupRequest, reply: Reply, now: Moment) -> Outcome:
+        turn = Turn(self, now)
+        membership.sync(turn, request, reply)
+        return turn.outcome
+
+    def heartbeat(self, request: HeartbeatRequest, reply: Reply, now: Moment) -> Outcome:
+        turn = Turn(self, now)
+        code = membership.heartbeat(turn, request)
+        turn.answer(reply, HeartbeatResponse(error_code=int(code)))
+        return turn.outcome
+
+    def leave(
+        self, caller: Caller, request: LeaveGroupRequest, reply: Reply, now: Moment
+    ) -> Outcome:
+        turn = Turn(self, now)
+        turn.answer(reply, membership.leave(turn, caller, request))
+        return turn.outcome
+
+    def commit_offsets(self, request: OffsetCommitRequest, reply: Reply, now: Moment) -> Outcome:
+        """`request` names its topics, whatever its version."""
+        turn = Turn(self, now)
+        turn.answer(reply, commits.commit_offsets(turn, request))
+        return turn.outcome
+
+    def delete_offsets(self, request: OffsetDeleteRequest, reply: Reply, now: Moment) -> Outcome:
+        turn = Turn(self, now)
+        turn.answer(reply, commits.delete_offsets(turn, request))
+        return turn.outcome
+
+    def fetch_offsets(
+        self,
+        request: OffsetFetchRequest.OffsetFetchRequestGroup,
+        reply: Reply,
+        now: Moment,
+        *,
+        require_stable: bool,
+    ) -> Outcome:
+        """The answer for one group; `request` names its topics, whatever its version."""
+        turn = Turn(self, now)
+        turn.answer(reply, inspection.fetch_offsets(self, request, require_stable=require_stable))
+        return turn.outcome
+
+    def describe(self, group_id: str, version: int, reply: Reply, now: Moment) -> Outcome:
+        turn = Turn(self, now)
+        turn.answer(reply, inspection.describe(self, group_id, version))
+        return turn.outcome
+
+    def delete_group(self, group_id: str, reply: Reply, now: Moment) -> Outcome:
+        turn = Turn(self, now)
+        turn.answer(reply, commits.delete_group(turn, group_id))
+        return turn.outcome
+
+    def expire(self, now: Moment) -> Outcome:
+        """Whatever is due now; call it when `timers.next_ms` comes."""
+        turn = Turn(self, now)
+        for timer in self.timers.take_due(now.monotonic_ms):
+            group = self.groups.get(timer.group_id)
+            if group is None:
+                continue
+            match timer.kind:
+                case TimerKind.JOIN:
+                    rebalance.join_time_is_up(turn, group)
+                case TimerKind.SYNC:
+                    rebalance.sync_time_is_up(turn, group)
+                case TimerKind.SESSION:
+                    membership.session_is_over(turn, group, timer.member_id)
+        return turn.outcome
+
+    def expire_offsets(self, now: Moment) -> Outcome:
+        """A periodic job: forgets offsets that nobody has used for offsets.retention.minutes."""
+        turn = Turn(self, now)
+        commits.expire_offsets(turn)
+        return turn.outcome
+
+    def topics_deleted(self, names: list[str], now: Moment) -> Outcome:
+        """The offsets committed for topics that are gone go, too."""
+        turn = Turn(self, now)
+        commits.topics_deleted(turn, names)
+        return turn.outcome
+
+    def loaded(self, now: Moment) -> Outcome:
+        """All records are replayed: sessions begin anew, and groups over their size rebalance."""
+        turn = Turn(self, now)
+        for group in self.groups.values():
+            for member in group.members.values():
+                turn.restart_session(group, member)
+            if len(group.members) > self.settings.max_size:
+                rebalance.prepare(turn, group, "the group was loaded and is over group.max.size")
+        return turn.outcome
+
+    def unloaded(self, now: Moment) -> Outcome:
+        """This broker coordinates these groups no more: whoever waits is sent away."""
+        turn = Turn(self, now)
+        for group in self.groups.values():
+            for member in group.members.values():
+                turn.refuse_waiting(
+                    group, member, ErrorCode.NOT_COORDINATOR, member_id=member.member_id
+                )
+        return turn.outcome
+
+    # state
+
+    def apply(
+        self, record: CoordinatorRecord, now_wall_ms: int, producer_id: int = NO_PRODUCER_ID
+    ) -> None:
+        """What a record says; `producer_id` is that of the transaction which wrote it, if any."""
+        key, value = record
+        match key:
+            case OffsetCommitKey() | LegacyOffsetCommitKey():
+                self._apply_offset(key, value, now_wall_ms, producer_id)
+            case GroupMetadataKey():
+                if value is None:
+                    self._remove(key.group)
+                else:
+                    assert isinstance(value, GroupMetadataValue), value
+                    self._group(key.group, now_wall_ms).take(value)
+            case _:
+                raise AssertionError(f"nobody applies {type(key).__name__}")
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """The marker of a producer's transaction stands in the log."""
+        self.offsets.end_transaction(producer_id, is_commit=is_commit)
+
+    def next_deadline_ms(self) -> int | None:
+        """When `expire` wants to be called, in monotonic time."""
+        return self.timers.next_ms()
+
+    def create(self, turn: Turn, group_id: str) -> ClassicGroup:
+        """A new group, Empty and of generation 0, which its record makes."""
+        turn.write_group(ClassicGroup(group_id, turn.now.wall_ms), {})
+        return self.groups[group_id]
+
+    def group_of_member(self, group_id: str) -> ClassicGroup:
+        """The group that a member says it is in; UNKNOWN_MEMBER_ID if there is none or is empty."""
+        group = self.groups.get(group_id)
+        if group is None or group.state is State.EMPTY:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return group
+
+    def new_uuid(self) -> str:
+        """A random UUID as Java prints it."""
+        digits = f"{self._rng.getrandbits(128):032x}"
+        variant = "89ab"[int(digits[16], 16) % 4]
+        return (
+            f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+        )
+
+    def tell_fenced(
+        self,
+        turn: Turn,
+        group: ClassicGroup,
+        member_id: str,
+        instance_id: str | None,
+        api: str,
+    ) -> None:
+        """A static member was refused because another incarnation of it has come."""
+        assert instance_id is not None
+        turn.tell(
+            "group_member_fenced",
+            group.group_id,
+            f"{api} by a former incarnation",
+            instance_id=instance_id,
+            member_id=member_id,
+            current_member_id=group.static_members[instance_id],
+        )
+
+    def _apply_offset(
+        self,
+        key: OffsetCommitKey | LegacyOffsetCommitKey,
+        value: object,
+        now_wall_ms: int,
+        producer_id: int,
+    ) -> None:
+        place = (key.group, key.topic, key.partition)
+        if value is None:
+            self.offsets.remove(place)
+            return
+        assert isinstance(value, OffsetCommitValue), value
+        self._group(key.group, now_wall_ms)
+        self.offsets.commit(place, value, producer_id)
+
+    def _group(self, group_id: str, now_wall_ms: int) -> ClassicGroup:
+        """A group that only commits has no record of its own: its offsets are what there is."""
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = ClassicGroup(group_id, now_wall_ms)
+        return group
+
+    def _remove(self, group_id: str) -> None:
+        group = self.groups.pop(group_id, None)
+        if group is not None:
+            for kind in (TimerKind.JOIN, TimerKind.SYNC):
+                self.timers.cancel(Timer(kind, group_id))
+            for member_id in (*group.members, *group.pending_join):
+                self.timers.cancel(Timer(TimerKind.SESSION, group_id, member_id))

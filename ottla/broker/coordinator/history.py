@@ -1,0 +1,42 @@
+"""What coordinators did to their groups, and why: the newest events, kept in memory."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, NamedTuple
+
+from ottla.broker.coordinator.outcome import Told
+from ottla.broker.ports import Clock, Events
+
+KEPT_MAX = 2000
+"""Some hundred bytes each. A broker that rebalances every second keeps half an hour."""
+
+
+class Happened(NamedTuple):
+    """One event; `wall_ms` is when."""
+
+    wall_ms: int
+    event: str
+    group_id: str
+    reason: str
+    fields: dict[str, Any]
+
+
+class History:
+    """A bounded ring of events, which go to the broker's log, too; one per broker."""
+
+    __slots__ = ("_clock", "_events", "_ring")
+
+    def __init__(self, clock: Clock, events: Events) -> None:
+        self._clock = clock
+        self._events = events
+        self._ring: deque[Happened] = deque(maxlen=KEPT_MAX)
+
+    def add(self, told: Told) -> None:
+        event, group_id, reason, fields = told
+        self._ring.append(Happened(self._clock.wall_ms(), event, group_id, reason, fields))
+        self._events.info(event, group=group_id, reason=reason, **fields)
+
+    def of_group(self, group_id: str | None) -> list[Happened]:
+        """The events of one group, of all if it is None, the oldest first."""
+        return [one for one in self._ring if group_id is None or one.group_id == group_id]

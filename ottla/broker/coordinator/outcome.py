@@ -1,0 +1,61 @@
+"""What comes of a command to a coordinator: records, answers, and what there is to tell.
+
+A coordinator is a pure state machine. A command looks at its state, writes records, and each
+record changes the state at once, by the same `apply` that replays it after a restart. The shell
+(`runtime.py`) appends the records, and lets an answer go when everything that was written up to it
+is durable. If they cannot be appended, the whole state is thrown away and loaded again, so that
+memory is never ahead of the log for longer than an append takes.
+
+What no record says (who has joined a rebalance so far, who waits for an answer, when a session
+ends) is soft: it is lost with the process, as it is in Kafka, and clients bring it back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from ottla.protocol.schema import Message
+
+
+class Moment(NamedTuple):
+    """Now: monotonic for every timeout, wall time for what is written down."""
+
+    monotonic_ms: int
+    wall_ms: int
+
+
+class CoordinatorRecord(NamedTuple):
+    """One record of a coordinator's topic; a null value is a tombstone."""
+
+    key: Message
+    value: Message | None
+
+
+class Reply(Protocol):
+    """Whoever waits for an answer. `complete` is called once, with a response of its API."""
+
+    def complete(self, response: Any) -> None: ...
+
+
+class Answer(NamedTuple):
+    reply: Reply
+    response: Any
+
+
+class Told(NamedTuple):
+    """Something that somebody will ask about: an event of one group, and its reason."""
+
+    event: str
+    group_id: str
+    reason: str
+    fields: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Records in the order in which they were applied, then the answers that rest on them."""
+
+    records: list[CoordinatorRecord] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    told: list[Told] = field(default_factory=list)

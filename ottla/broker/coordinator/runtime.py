@@ -1,0 +1,398 @@
+"""The shell around the shards of one coordinator's topic: loads, appends, waits, answers, wakes.
+
+A shard is a pure state machine for one partition of the topic (`outcome.py` says how it works). It
+is made and loaded by replay when this broker begins to lead the partition, and thrown away when it
+ceases to. Meanwhile:
+
+  * The records of the commands of one turn of the loop, and of all that come while a sync of the
+    partition is under way, become one append and share the next sync (group commit).
+  * An answer leaves when everything that its command could see is durable: at once if nothing is
+    being written, else with the append that was the newest when it was made. So nobody is told what
+    a power loss could take back, not even by a question.
+  * If an append fails the shard is thrown away and loaded anew, for it is ahead of its log.
+
+There are no rules here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
+from typing import Any, Generic, Protocol, TypeVar
+
+from ottla.broker.coordinator.history import History
+from ottla.broker.coordinator.loading import Loader, LoadFailed
+from ottla.broker.coordinator.outcome import Answer, CoordinatorRecord, Moment, Outcome
+from ottla.broker.coordinator.placement import partition_for
+from ottla.broker.coordinator.records import encode
+from ottla.broker.metadata.delta import Delta
+from ottla.broker.metadata.image import MetadataImage
+from ottla.broker.ports import Clock, Events
+from ottla.broker.replication.replicas import Partition, Replicas
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.record import Record
+
+BATCH_BYTES_MAX = 512 * 1024
+"""Keys and values of one batch, but for a single record that is larger: half of Kafka's default
+message.max.bytes, so that a Kafka broker takes over what we wrote."""
+BASE_SEQUENCE = 0
+"""As Kafka's coordinators write it, though there is no producer."""
+MS_PER_S = 1000
+
+
+class Shard(Protocol):
+    def apply(self, record: CoordinatorRecord, now_wall_ms: int, producer_id: int = -1) -> None: ...
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None: ...
+
+    def loaded(self, now: Moment) -> Outcome: ...
+
+    def unloaded(self, now: Moment) -> Outcome: ...
+
+    def expire(self, now: Moment) -> Outcome: ...
+
+    def topics_deleted(self, names: list[str], now: Moment) -> Outcome: ...
+
+    def next_deadline_ms(self) -> int | None: ...
+
+
+S = TypeVar("S", bound=Shard)
+Spawn = Callable[[Coroutine[Any, Any, None], str], None]
+Refuse = Callable[[Any, ErrorCode], Any]
+
+
+class _Append:
+    """One append under way, and the answers that wait for it."""
+
+    __slots__ = ("answers",)
+
+    def __init__(self, answers: list[Answer]) -> None:
+        self.answers = answers
+
+
+class Runner(Generic[S]):
+    """One shard at work; `shard` is None while it is being loaded, or if it cannot be."""
+
+    def __init__(self, coordinator: Coordinator[S], partition: Partition) -> None:
+        self._coordinator = coordinator
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.shard: S | None = None
+        self.failure = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        self.closed = False
+        self._records: list[Record] = []
+        self._answers: list[Answer] = []
+        self._append: _Append | None = None
+        self._scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms: int | None = None
+
+    def __repr__(self) -> str:
+        state = self.shard if self.shard is not None else self.failure.name
+        return f"<Runner {self.partition!r} {state} gathered={len(self._records)}>"
+
+    def now(self) -> Moment:
+        return self._coordinator.now()
+
+    def perform(self, outcome: Outcome) -> None:
+        """Does what a command of the shard asks for."""
+        coordinator = self._coordinator
+        for told in outcome.told:
+            coordinator.history.add(told)
+        if outcome.records:
+            now_ms = coordinator.clock.wall_ms()
+            self._records += [encode(record, now_ms) for record in outcome.records]
+            if self._append is None and not self._scheduled:
+                self._scheduled = True
+                coordinator.loop.call_soon(self._append_gathered)
+        if self._records:
+            self._answers += outcome.answers
+        elif self._append is not None:
+            self._append.answers += outcome.answers
+        else:
+            for reply, response in outcome.answers:
+                reply.complete(response)
+        self._arm()
+
+    def close(self) -> None:
+        """This broker does not lead the partition any more, or stops."""
+        self.closed = True
+        self._throw_away(ErrorCode.NOT_COORDINATOR)
+
+    def start(self) -> None:
+        """Loads: at once if there is little, else beside everything else."""
+        self.shard = None
+        self.failure = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        coordinator = self._coordinator
+        shard = coordinator.make_shard()
+        loader = Loader(self.partition.log, shard, coordinator.clock)
+        if loader.is_short:
+            try:
+                loader.load_now()
+            except LoadFailed as error:
+                self._not_loaded(error)
+            else:
+                self._loaded(shard, loader)
+        else:
+            coordinator.spawn(self._load(shard, loader), f"load-{self.partition.index}")
+
+    # what the partition reports
+
+    def committed(self, part: _Append) -> None:
+        if self._append is part:
+            self._append = None
+            if self._records:
+                self._append_gathered()
+        for reply, response in part.answers:
+            reply.complete(response)
+
+    def failed(self, part: _Append, code: ErrorCode) -> None:
+        if not self.partition.online:
+            self._throw_away(ErrorCode.NOT_COORDINATOR)
+        elif self._append is part:
+            # Only late: what is gathered goes behind it, and waits for the same disk.
+            self._append = None
+            self._append_gathered()
+        answers, part.answers = part.answers, []
+        self._refuse(answers, code)
+
+    # inside
+
+    async def _load(self, shard: S, loader: Loader) -> None:
+        try:
+            await loader.load(self._coordinator.workers, lambda: self.closed)
+        except LoadFailed as error:
+            self._not_loaded(error)
+        else:
+            if not self.closed:
+                self._loaded(shard, loader)
+
+    def _loaded(self, shard: S, loader: Loader) -> None:
+        coordinator = self._coordinator
+        self.shard = shard
+        if loader.records:
+            coordinator.events.info(
+                "coordinator_loaded",
+                topic=self.partition.topic,
+                partition=self.partition.index,
+                records=loader.records,
+                unknown_types=loader.unknown_types,
+            )
+        if self.partition.log.high_watermark < self.partition.log.log_end_offset:
+            self._await(_Append([]), self.partition.log.log_end_offset - 1)
+        self.perform(shard.loaded(coordinator.now()))
+
+    def _not_loaded(self, error: LoadFailed) -> None:
+        self.failure = ErrorCode.NOT_COORDINATOR
+        self._coordinator.events.error(
+            "coordinator_not_loaded",
+            topic=self.partition.topic,
+            partition=self.partition.index,
+            error=str(error),
+        )
+
+    def _append_gathered(self) -> None:
+        self._scheduled = False
+        if self.closed or not self._records or self._append is not None:
+            return
+        records, self._records = self._records, []
+        part = _Append(self._answers)
+        self._answers = []
+        replicas = self._coordinator.replicas
+        last_offset = -1
+        try:
+            for some in _batches(records):
+                batch = build_batch(some, base_sequence=BASE_SEQUENCE)
+                result = replicas.append_internal(self.partition, memoryview(batch))
+                last_offset = result.last_offset
+        except KafkaError as error:
+            self._start_again(part, error)
+            return
+        self._await(part, last_offset)
+
+    def _await(self, part: _Append, last_offset: int) -> None:
+        if self.partition.log.high_watermark > last_offset:
+            self.committed(part)
+            return
+        self._append = part
+        self._coordinator.replicas.await_commit(
+            self.partition,
+            last_offset=last_offset,
+            timeout_ms=self._coordinator.commit_timeout_ms(),
+            listener=self,
+            part=part,
+        )
+
+    def _start_again(self, part: _Append, error: KafkaError) -> None:
+        """The shard knows what its log does not."""
+        self._coordinator.events.warning(
+            "coordinator_append_failed",
+            topic=self.partition.topic,
+            partition=self.partition.index,
+            error=str(error),
+        )
+        self._refuse(part.answers, error.code)
+        self._throw_away(ErrorCode.NOT_COORDINATOR)
+        if self.partition.online:
+            self.start()
+
+    def _throw_away(self, code: ErrorCode) -> None:
+        shard, self.shard = self.shard, None
+        self.failure = code
+        self._records.clear()
+        answers, self._answers = self._answers, []
+        self._refuse(answers, ErrorCode.NOT_COORDINATOR)
+        if self._append is not None:
+            self._refuse(self._append.answers, ErrorCode.NOT_COORDINATOR)
+            self._append.answers = []
+            self._append = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._timer_ms = None
+        if shard is not None:
+            for reply, response in shard.unloaded(self._coordinator.now()).answers:
+                reply.complete(response)
+
+    def _refuse(self, answers: list[Answer], code: ErrorCode) -> None:
+        for reply, response in answers:
+            reply.complete(self._coordinator.refuse(response, code))
+
+    def _arm(self) -> None:
+        assert self.shard is not None
+        next_ms = self.shard.next_deadline_ms()
+        if next_ms is None or (self._timer_ms is not None and self._timer_ms <= next_ms):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        coordinator = self._coordinator
+        delay_ms = max(next_ms - coordinator.clock.monotonic_ms(), 0)
+        self._timer_ms = next_ms
+        self._timer = coordinator.loop.call_later(delay_ms / MS_PER_S, self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        self._timer_ms = None
+        assert self.shard is not None
+        self.perform(self.shard.expire(self._coordinator.now()))
+
+
+class Coordinator(Generic[S]):
+    """The shards of one topic that this broker leads. Everything runs on the loop.
+
+    `refuse` makes an answer into one that says only an error; `commit_timeout_ms` is asked at each
+    append; `workers` read large logs.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        events: Events,
+        history: History,
+        replicas: Replicas,
+        workers: Executor,
+        spawn: Spawn,
+        make_shard: Callable[[], S],
+        refuse: Refuse,
+        commit_timeout_ms: Callable[[], int],
+    ) -> None:
+        self.topic = topic
+        self.loop = loop
+        self.clock = clock
+        self.events = events
+        self.history = history
+        self.replicas = replicas
+        self.workers = workers
+        self.spawn = spawn
+        self.make_shard = make_shard
+        self.refuse = refuse
+        self.commit_timeout_ms = commit_timeout_ms
+        self._runners: dict[int, Runner[S]] = {}
+        self._partition_count = 0
+
+    def __repr__(self) -> str:
+        return f"<Coordinator {self.topic} {len(self._runners)} of {self._partition_count}>"
+
+    def now(self) -> Moment:
+        return Moment(self.clock.monotonic_ms(), self.clock.wall_ms())
+
+    def runner(self, key: str) -> tuple[Runner[S], S]:
+        """Who coordinates this key. Raises NOT_COORDINATOR, or LOAD_IN_PROGRESS, if it is not here
+        or not yet."""
+        count = self._partition_count
+        runner = self._runners.get(partition_for(key, count)) if count else None
+        if runner is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        if runner.shard is None:
+            raise KafkaError(runner.failure)
+        return runner, runner.shard
+
+    def shards(self) -> list[S]:
+        """All that are loaded here; LOAD_IN_PROGRESS while one is not."""
+        found: list[S] = []
+        for runner in self._runners.values():
+            if runner.shard is not None:
+                found.append(runner.shard)
+            elif runner.failure is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                raise KafkaError(runner.failure)
+        return found
+
+    def perform_all(self, command: Callable[[S], Outcome]) -> None:
+        """Has one thing done by every shard that is loaded."""
+        for runner in list(self._runners.values()):
+            if runner.shard is not None:
+                runner.perform(command(runner.shard))
+
+    def published(self, delta: Delta, image: MetadataImage) -> None:
+        """A change of the metadata is in force, and what it says of leaders is done."""
+        own = image.topics.by_name.get(self.topic)
+        deleted = [topic.name for topic in delta.deleted_topics.values()]
+        if self.topic in deleted or (own and own.topic_id in delta.changed_partitions):
+            self.take_up(image)
+        if deleted:
+            now = self.now()
+            self.perform_all(lambda shard: shard.topics_deleted(deleted, now))
+
+    def take_up(self, image: MetadataImage) -> None:
+        """Makes the shards those of the partitions that are led now."""
+        topic = image.topics.by_name.get(self.topic)
+        self._partition_count = 0 if topic is None else len(topic.partitions)
+        led: dict[int, Partition] = {}
+        for index in range(self._partition_count):
+            partition = self.replicas.get(self.topic, index)
+            if partition is not None:
+                led[index] = partition
+        for index, runner in list(self._runners.items()):
+            partition = led.get(index)
+            if partition is not runner.partition or partition.leader_epoch != runner.leader_epoch:
+                del self._runners[index]
+                runner.close()
+        for index, partition in led.items():
+            if index not in self._runners:
+                runner = self._runners[index] = Runner(self, partition)
+                runner.start()
+
+    def close(self) -> None:
+        """Sends everybody away who waits: the broker stops."""
+        runners, self._runners = self._runners, {}
+        for runner in runners.values():
+            runner.close()
+
+
+def _batches(records: list[Record]) -> list[list[Record]]:
+    """The records in their order, in pieces that make batches of a reasonable size."""
+    pieces: list[list[Record]] = []
+    size = BATCH_BYTES_MAX
+    for record in records:
+        length = len(record.key or b"") + len(record.value or b"")
+        if size + length > BATCH_BYTES_MAX:
+            pieces.append([])
+            size = 0
+        pieces[-1].append(record)
+        size += length
+    return pieces

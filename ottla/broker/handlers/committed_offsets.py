@@ -1,0 +1,278 @@
+"""OffsetCommit, OffsetFetch and OffsetDelete: how far a group has come.
+
+Topics have names in the shards; from version 10 on they are asked for by id, which is looked up
+here. A commit for a partition that does not exist is refused here, for no shard knows the topics.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.broker.coordinator.group.commits import commit_refused
+from ottla.broker.coordinator.group.shard import GroupShard
+from ottla.broker.coordinator.runtime import Runner
+from ottla.broker.handlers.answers import Pending
+from ottla.broker.handlers.context import Rooms, Session
+from ottla.broker.handlers.groups import Gathering
+from ottla.broker.metadata.image import TopicImage
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.groups import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+
+TOPIC_IDS_SINCE_VERSION = 10
+SEVERAL_GROUPS_SINCE_VERSION = 8
+UNKNOWN_PARTITION = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+UNKNOWN_TOPIC_ID = int(ErrorCode.UNKNOWN_TOPIC_ID)
+NO_OFFSET = -1
+
+CommitTopic = OffsetCommitRequest.OffsetCommitRequestTopic
+CommittedTopic = OffsetCommitResponse.OffsetCommitResponseTopic
+CommittedPartition = OffsetCommitResponse.OffsetCommitResponsePartition
+FetchGroup = OffsetFetchRequest.OffsetFetchRequestGroup
+FetchTopic = OffsetFetchRequest.OffsetFetchRequestTopics
+FetchedGroup = OffsetFetchResponse.OffsetFetchResponseGroup
+FetchedTopic = OffsetFetchResponse.OffsetFetchResponseTopics
+FetchedPartition = OffsetFetchResponse.OffsetFetchResponsePartitions
+DeletedTopic = OffsetDeleteResponse.OffsetDeleteResponseTopic
+DeletedPartition = OffsetDeleteResponse.OffsetDeleteResponsePartition
+
+
+class CommitPending(Pending):
+    """A commit's answer to come, to which what was refused here is added, topic by topic."""
+
+    __slots__ = ("_refused",)
+
+    def __init__(self, refused: list[CommittedTopic]) -> None:
+        super().__init__()
+        self._refused = refused
+
+    def complete(self, response: OffsetCommitResponse) -> None:
+        if self._refused:
+            response.topics = _merged(response.topics, self._refused)
+        super().complete(response)
+
+
+class DeletePending(Pending):
+    """The same for OffsetDelete."""
+
+    __slots__ = ("_refused",)
+
+    def __init__(self, refused: list[DeletedTopic]) -> None:
+        super().__init__()
+        self._refused = refused
+
+    def complete(self, response: OffsetDeleteResponse) -> None:
+        if not response.error_code:
+            response.topics = _merged(response.topics, self._refused)
+        super().complete(response)
+
+
+def handle_offset_commit(
+    session: Session, request: OffsetCommitRequest, version: int
+) -> OffsetCommitResponse | Pending:
+    """Answered when the offsets are on disk."""
+    rooms = session.rooms
+    refused = _take_out_unknown(rooms, request, version)
+    if not request.topics:
+        return OffsetCommitResponse(topics=refused)
+    try:
+        runner, shard = rooms.groups.runner(request.group_id)
+    except KafkaError as error:
+        response = commit_refused(request, error.code)
+        response.topics = _merged(response.topics, refused)
+        return response
+    pending = CommitPending(refused)
+    runner.perform(shard.commit_offsets(request, pending, runner.now()))
+    return pending
+
+
+def handle_offset_fetch(
+    session: Session, request: OffsetFetchRequest, version: int
+) -> OffsetFetchResponse | Pending:
+    """What nobody has committed is -1, without an error."""
+    if version < SEVERAL_GROUPS_SINCE_VERSION:
+        return _fetch_one(session.rooms, request)
+    groups = request.groups
+    if not groups:
+        return OffsetFetchResponse()
+    gathering = Gathering(len(groups), lambda parts: OffsetFetchResponse(groups=parts))
+    for index, group in enumerate(groups):
+        unknown: list[FetchedTopic] = []
+        if version >= TOPIC_IDS_SINCE_VERSION and group.topics is not None:
+            unknown = _name_topics(session.rooms, group)
+        part = FetchPart(gathering, index, unknown, by_id=version >= TOPIC_IDS_SINCE_VERSION)
+        _fetch(session.rooms, group, part, require_stable=request.require_stable)
+    return gathering
+
+
+def handle_offset_delete(
+    session: Session, request: OffsetDeleteRequest, version: int
+) -> OffsetDeleteResponse | Pending:
+    """Each partition on its own; answered when they are forgotten on disk."""
+    rooms = session.rooms
+    try:
+        runner, shard = rooms.groups.runner(request.group_id)
+    except KafkaError as error:
+        return OffsetDeleteResponse(error_code=int(error.code))
+    refused: list[DeletedTopic] = []
+    for topic in request.topics:
+        known = rooms.image.topics.by_name.get(topic.name)
+        unknown = [
+            DeletedPartition(one.partition_index, UNKNOWN_PARTITION)
+            for one in topic.partitions
+            if known is None or one.partition_index not in known.partitions
+        ]
+        if unknown:
+            refused.append(DeletedTopic(topic.name, unknown))
+            gone = {one.partition_index for one in unknown}
+            topic.partitions = [one for one in topic.partitions if one.partition_index not in gone]
+    request.topics = [topic for topic in request.topics if topic.partitions]
+    pending = DeletePending(refused)
+    runner.perform(shard.delete_offsets(request, pending, runner.now()))
+    return pending
+
+
+class FetchPart:
+    """Where the answer for one group of several goes, completed by the topics of unknown ids."""
+
+    __slots__ = ("_by_id", "_gathering", "_index", "_unknown")
+
+    def __init__(
+        self, gathering: Gathering, index: int, unknown: list[FetchedTopic], *, by_id: bool
+    ) -> None:
+        self._gathering = gathering
+        self._index = index
+        self._unknown = unknown
+        self._by_id = by_id
+
+    def complete(self, response: FetchedGroup) -> None:
+        if self._by_id:
+            # A topic that is gone has no id to be told by.
+            response.topics = [one for one in response.topics if any(one.topic_id)]
+        response.topics += self._unknown
+        self._gathering.put(self._index, response)
+
+
+class SinglePending(Pending):
+    """The answer for one group in the form of versions 1 to 7."""
+
+    __slots__ = ()
+
+    def complete(self, response: FetchedGroup) -> None:
+        super().complete(
+            OffsetFetchResponse(
+                topics=[
+                    OffsetFetchResponse.OffsetFetchResponseTopic(
+                        topic.name,
+                        [
+                            OffsetFetchResponse.OffsetFetchResponsePartition(
+                                one.partition_index,
+                                one.committed_offset,
+                                one.committed_leader_epoch,
+                                one.metadata,
+                                one.error_code,
+                            )
+                            for one in topic.partitions
+                        ],
+                    )
+                    for topic in response.topics
+                ],
+                error_code=response.error_code,
+            )
+        )
+
+
+def _fetch_one(rooms: Rooms, request: OffsetFetchRequest) -> Pending:
+    topics = None
+    if request.topics is not None:
+        topics = [FetchTopic(one.name, bytes(16), one.partition_indexes) for one in request.topics]
+    pending = SinglePending()
+    group = FetchGroup(request.group_id, topics=topics)
+    _fetch(rooms, group, pending, require_stable=request.require_stable)
+    return pending
+
+
+def _fetch(rooms: Rooms, group: FetchGroup, reply: Any, *, require_stable: bool) -> None:
+    found: tuple[Runner[GroupShard], GroupShard]
+    try:
+        found = rooms.groups.runner(group.group_id)
+    except KafkaError as error:
+        reply.complete(FetchedGroup(group.group_id, error_code=int(error.code)))
+        return
+    runner, shard = found
+    outcome = shard.fetch_offsets(group, reply, runner.now(), require_stable=require_stable)
+    runner.perform(outcome)
+
+
+def _name_topics(rooms: Rooms, group: FetchGroup) -> list[FetchedTopic]:
+    """Gives the asked topics the names of their ids; returns the answer for those without."""
+    known: list[FetchTopic] = []
+    unknown: list[FetchedTopic] = []
+    for topic in group.topics or ():
+        image = rooms.image.topics.by_id.get(topic.topic_id)
+        if image is not None:
+            topic.name = image.name
+            known.append(topic)
+            continue
+        parts = [
+            FetchedPartition(index, NO_OFFSET, -1, "", UNKNOWN_TOPIC_ID)
+            for index in topic.partition_indexes
+        ]
+        unknown.append(FetchedTopic("", topic.topic_id, parts))
+    group.topics = known
+    return unknown
+
+
+def _take_out_unknown(
+    rooms: Rooms, request: OffsetCommitRequest, version: int
+) -> list[CommittedTopic]:
+    """Leaves in the request what exists, by name; returns the answer for what does not."""
+    by_id = version >= TOPIC_IDS_SINCE_VERSION
+    topics = rooms.image.topics
+    refused: list[CommittedTopic] = []
+    kept: list[CommitTopic] = []
+    for topic in request.topics:
+        known: TopicImage | None
+        code = UNKNOWN_PARTITION
+        if by_id:
+            known = topics.by_id.get(topic.topic_id)
+            if known is None:
+                code = UNKNOWN_TOPIC_ID
+            else:
+                topic.name = known.name
+        else:
+            known = topics.by_name.get(topic.name)
+        partitions = {} if known is None else known.partitions
+        unknown = [
+            CommittedPartition(one.partition_index, code)
+            for one in topic.partitions
+            if one.partition_index not in partitions
+        ]
+        if unknown:
+            refused.append(CommittedTopic(topic.name, topic.topic_id, unknown))
+            topic.partitions = [
+                one for one in topic.partitions if one.partition_index in partitions
+            ]
+        if topic.partitions:
+            kept.append(topic)
+    request.topics = kept
+    return refused
+
+
+def _merged(answered: list[Any], refused: list[Any]) -> list[Any]:
+    """One entry for each topic: the partitions that were answered, then the refused ones."""
+    by_name = {topic.name: topic for topic in answered}
+    merged = list(answered)
+    for topic in refused:
+        known = by_name.get(topic.name)
+        if known is None:
+            merged.append(topic)
+        else:
+            known.partitions += topic.partitions
+    return merged
