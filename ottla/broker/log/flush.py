@@ -18,8 +18,9 @@ import errno
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ottla.broker.log.checkpoints import LEADER_EPOCH_FILE, write_atomically
-from ottla.broker.ports import Disk, File
+from ottla.broker.log.checkpoints import LEADER_EPOCH_FILE
+from ottla.broker.log.partition_dir import PartitionDir
+from ottla.broker.ports import File
 
 FULL_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT})
 # With these the disk said no without harm; it may say yes to the next one.
@@ -30,8 +31,7 @@ REFUSALS = FULL_DISK_ERRORS | {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.E
 class FlushTicket:
     """One flush of one log, up to `end_offset`. Its files are open and pinned."""
 
-    disk: Disk
-    directory: str
+    directory: PartitionDir
     end_offset: int
     files: list[File]
     # Opened for this ticket alone, and closed with it.
@@ -53,7 +53,7 @@ class FlushTicket:
             if self.leader_epochs is not None:
                 self._write_epochs(self.leader_epochs)
             if self.new_names:
-                self.disk.sync_dir(self.directory)
+                self.directory.sync()
         except OSError as error:
             self.error = error
             self.on_error(error)
@@ -69,9 +69,7 @@ class FlushTicket:
     def _write_epochs(self, data: bytes) -> None:
         """A full disk is no failed sync: the epochs stay in memory for the next ticket."""
         try:
-            write_atomically(self.disk, f"{self.directory}/{LEADER_EPOCH_FILE}", data)
+            self.epochs_written = self.directory.replace_file(LEADER_EPOCH_FILE, data)
         except OSError as error:
             if error.errno not in FULL_DISK_ERRORS:
                 raise
-        else:
-            self.epochs_written = True

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ottla.broker.log.partition_dir import PartitionDir
 from ottla.broker.log.segment import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -26,7 +27,6 @@ from ottla.broker.log.segment import (
     SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
-    PartitionDir,
     Segment,
 )
 from ottla.config.types import LogConfig

@@ -36,14 +36,11 @@ from ottla.broker.log.opening import (
     reload_producers,
     remove_snapshots,
 )
+from ottla.broker.log.partition_dir import PartitionDir
 from ottla.broker.log.producer_state import KnownBatch
 from ottla.broker.log.quarantine import Quarantine
 from ottla.broker.log.retention import Doomed, doomed_segments
-from ottla.broker.log.segment import (
-    FileSlice,
-    PartitionDir,
-    Segment,
-)
+from ottla.broker.log.segment import FileSlice, Segment
 from ottla.broker.log.segments import write_snapshot
 from ottla.broker.log.validation import (
     BatchFields,
@@ -383,8 +380,7 @@ class Log:
         for file in files:
             file.pin()
         ticket = FlushTicket(
-            disk=self._directory.disk,
-            directory=self.directory,
+            directory=self._directory,
             end_offset=end_offset,
             files=files,
             own_files=own_files,
@@ -437,17 +433,20 @@ class Log:
             self._start_at(offset)
         return self.log_start_offset
 
-    def delete_old_segments(self, now_ms: int) -> list[Doomed]:
-        """Deletes what the retention rule dooms; the files go after file.delete.delay.ms."""
-        self.segments.remove_deleted(now_ms)
+    def delete_old_segments(
+        self, now_ms: int, *, below: int | None = None, at_most: int | None = None
+    ) -> list[Doomed]:
+        """Deletes what the retention rule dooms, oldest first: of what ends at or below an offset,
+        so many segments at most. Their files go later, by `segments.take_deleted`."""
+        high_watermark = self.high_watermark
         doomed = doomed_segments(
             self.segments[:],
             config=self._config,
             log_start_offset=self.log_start_offset,
-            high_watermark=self.high_watermark,
+            high_watermark=high_watermark if below is None else min(high_watermark, below),
             log_end_offset=self.log_end_offset,
             now_ms=now_ms,
-        )
+        )[:at_most]
         if not doomed:
             return doomed
         if len(doomed) == len(self.segments):
@@ -488,6 +487,10 @@ class Log:
         self.log_start_offset = self.durable_end = self.visible_end = offset
         self._set_end(offset)
 
+    def set_directory_aside(self, path: str) -> None:
+        """Renames the directory of a log that is out of service; for a worker. Raises OSError."""
+        self._directory.move_to(path)
+
     def close(self, clean: bool = True) -> None:
         """Ends all use. `clean` first syncs all, cuts the indexes to size and writes a snapshot.
 
@@ -503,7 +506,7 @@ class Log:
             try:
                 self._finish_files()
             except OSError as error:
-                self.failed = error
+                self._fail(error)
                 raise
         self.segments.release()
 
@@ -522,18 +525,19 @@ class Log:
         try:
             segment.open().truncate(segment.size)
         except OSError as second:
-            self.failed = second
+            self._fail(second)
             raise second from error
         self._refuse(error)
 
     def _refuse(self, error: OSError) -> NoReturn:
         if error.errno in REFUSALS:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from error
-        self.failed = error
+        self._fail(error)
         raise error
 
     def _fail(self, error: OSError) -> None:
         self.failed = error
+        self._directory.doubt_tail()
 
     def _check_producer(self, records: memoryview, fields: BatchFields) -> KnownBatch | None:
         """The batch that this one repeats, if it does; raises RefusedBatch."""
@@ -666,11 +670,12 @@ class Log:
         end_offset = self.log_end_offset
         self.segments.active.seal()
         logs, others = self.segments.open_unsynced()
-        for file in others:
-            file.sync()
-            file.close()
-        for file in logs:
-            file.sync()
+        try:
+            for file in others + logs:
+                file.sync()
+        finally:
+            for file in others:
+                file.close()
         if self.segments.new_names:
             self._directory.disk.sync_dir(self.directory)
         epochs = self.epochs.unwritten(end_offset) if self.epochs.dirty else None

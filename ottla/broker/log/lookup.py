@@ -37,10 +37,21 @@ def offset_for_timestamp(
 
 def max_timestamp_offset(segments: Segments, log_start_offset: int) -> TimedOffset | None:
     """(offset, timestamp, leader epoch) of the first record with the greatest timestamp."""
-    greatest = max(segment.max_timestamp for segment in segments)
+    first = segments.floor_index(log_start_offset)
+    kept = segments[first:]
+    greatest = max(segment.max_timestamp for segment in kept)
     if greatest == NO_TIMESTAMP:
         return None
-    return offset_for_timestamp(segments, greatest, log_start_offset)
+    found = offset_for_timestamp(segments, greatest, log_start_offset)
+    if found is None:
+        # It lies below the log start, in the segment that holds that.
+        greatest = max(
+            _greatest_from(segments, kept[0], log_start_offset),
+            max((segment.max_timestamp for segment in kept[1:]), default=NO_TIMESTAMP),
+        )
+        if greatest > NO_TIMESTAMP:
+            found = offset_for_timestamp(segments, greatest, log_start_offset)
+    return found
 
 
 def aborted_transactions(segments: Segments, offset: int, upper: int) -> list[tuple[int, int]]:
@@ -72,6 +83,22 @@ def headers_before(segments: Segments, end_offset: int) -> Iterator[BatchHeader]
                 return
             yield header
         start = 0
+
+
+def _greatest_from(segments: Segments, segment: Segment, offset: int) -> int:
+    """The greatest timestamp of the records of a segment that are not below an offset."""
+    from ottla.protocol.records.record import iterate_records
+
+    segments.read_from(segment)
+    greatest = NO_TIMESTAMP
+    for position, header in segment.headers(segment.locate(offset)[0]):
+        if header.max_timestamp > greatest:
+            times = [header.max_timestamp]
+            if header.base_offset < offset:
+                records = iterate_records(segment.batch_at(position, header.size))
+                times = [record.timestamp for record in records if record.offset >= offset]
+            greatest = max(greatest, *times)
+    return greatest
 
 
 def _first_record(

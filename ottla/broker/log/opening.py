@@ -12,9 +12,10 @@ from ottla.broker.log.checkpoints import LEADER_EPOCH_FILE, MalformedFile, read_
 from ottla.broker.log.flush import REFUSALS
 from ottla.broker.log.leader_epochs import LeaderEpochs
 from ottla.broker.log.leftovers import Contents, tidy
+from ottla.broker.log.partition_dir import PartitionDir
 from ottla.broker.log.producer_state import EndedTransaction, ProducerState, SnapshotCorrupt
 from ottla.broker.log.recovery import Recovery, RecoveryReport
-from ottla.broker.log.segment import SNAPSHOT_SUFFIX, PartitionDir, Segment
+from ottla.broker.log.segment import SNAPSHOT_SUFFIX, Segment
 from ottla.broker.log.segments import Segments, write_snapshot
 from ottla.broker.log.transaction_index import AbortedTransaction
 from ottla.broker.log.waypoints import Waypoints, read_waypoint, resume
@@ -276,13 +277,17 @@ class _Opening:
             # Only segments that the scan leaves alone may speak for the producers before it.
             self._load_producers(segments[:first], segments[first].base_offset)
         kept, end_offset = recovery.run(segments[first:], resumed_at)
+        doubtful = self._directory.has_doubtful_tail
         for segment in kept[:-1]:
             segment.seal()
-            for file in segment.open_for_sync():
-                file.sync()
-                file.close()
+            segment.sync_indexes()
         for segment in kept:
+            if doubtful:
+                segment.rewrite()
             segment.open().sync()
+        if doubtful:
+            self._directory.trust_tail()
+            self._directory.events.warning("doubtful_tail_rewritten", path=self._directory.path)
         self._directory.disk.sync_dir(self._directory.path)
         if kept and not recovery.needs_segment:
             self._save_waypoint(kept[-1], end_offset)

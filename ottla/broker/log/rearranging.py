@@ -92,7 +92,7 @@ class Rearrangement:
         try:
             for one in self.departures:
                 if one.log_dir == log_dir:
-                    disk.rename(one.log.directory, one.new_path)
+                    one.log.set_directory_aside(one.new_path)
             disk.sync_dir(log_dir)
         except OSError as error:
             self.failures[log_dir] = (Call.SYNC, error)

@@ -33,7 +33,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from ottla.broker.log.segment import BATCH_LENGTH_MIN, PartitionDir, Segment
+from ottla.broker.log.partition_dir import PartitionDir
+from ottla.broker.log.segment import BATCH_LENGTH_MIN, Segment
 from ottla.broker.ports import File
 from ottla.config.types import LONG_MAX
 from ottla.protocol.records.batch import (

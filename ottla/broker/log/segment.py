@@ -17,9 +17,10 @@ from struct import Struct
 
 from ottla.broker.log.index import IndexCorrupt
 from ottla.broker.log.offset_index import OffsetIndex
+from ottla.broker.log.partition_dir import PartitionDir
 from ottla.broker.log.time_index import NO_TIMESTAMP, TimeIndex
 from ottla.broker.log.transaction_index import TransactionIndex
-from ottla.broker.ports import Disk, Events, File
+from ottla.broker.ports import File
 from ottla.config.types import LogConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import (
@@ -55,6 +56,8 @@ LOOKUP_READ_BYTES = 4096 + HEADER_SIZE
 # Batches behind the last index entry begin within an index interval; an index that leaves out
 # more is short. The allowance is for an interval that was larger when the segment was written.
 UNINDEXED_BYTES_MAX = 64 * 1024
+# What is read and written at once where a file is written again.
+REWRITE_BYTES = 1024 * 1024
 # What one read takes that walks over many batches.
 WALK_READ_BYTES = 64 * 1024
 
@@ -78,20 +81,6 @@ class FileSlice:
 
     def read(self) -> bytes:
         return self.file.pread(self.size, self.position)
-
-
-class PartitionDir:
-    """Where the files of one log lie, and who hears of what happens to them."""
-
-    __slots__ = ("disk", "events", "path")
-
-    def __init__(self, disk: Disk, path: str, events: Events) -> None:
-        self.disk = disk
-        self.path = path
-        self.events = events
-
-    def file(self, offset: int, suffix: str) -> str:
-        return f"{self.path}/{offset:020d}{suffix}"
 
 
 class Segment:
@@ -225,12 +214,33 @@ class Segment:
         found.append((transactions or opened[-1], size))
         return found
 
-    def open_for_sync(self) -> list[File]:
-        """Its sealed indexes, opened for whoever syncs and closes them."""
-        files = [self.index.entries.open_for_sync(), self.time_index.entries.open_for_sync()]
+    def open_for_sync(self, opened: list[File]) -> None:
+        """Adds its sealed indexes, opened, to the files of whoever syncs and closes them."""
+        opened.append(self.index.entries.open_for_sync())
+        opened.append(self.time_index.entries.open_for_sync())
         if self.transactions.has_file:
-            files.append(self.transactions.open_for_sync())
-        return files
+            opened.append(self.transactions.open_for_sync())
+
+    def sync_indexes(self) -> None:
+        """Blocks until its sealed indexes are on disk."""
+        files: list[File] = []
+        try:
+            self.open_for_sync(files)
+            for file in files:
+                file.sync()
+        finally:
+            for file in files:
+                file.close()
+
+    def rewrite(self) -> None:
+        """Writes what the page cache holds of the .log file to its place again.
+
+        After a sync that failed the kernel takes those pages for clean, whatever the disk has, and
+        another sync would write nothing.
+        """
+        file = self.open()
+        for position in range(0, self.size, REWRITE_BYTES):
+            file.pwrite(file.pread(min(REWRITE_BYTES, self.size - position), position), position)
 
     def forget_recent(self) -> None:
         """Gives back the memory that only a tailing reader needs."""

@@ -19,11 +19,11 @@ from collections.abc import Iterator
 from typing import overload
 
 from ottla.broker.log.offset_index import RELATIVE_OFFSET_MAX
+from ottla.broker.log.partition_dir import PartitionDir
 from ottla.broker.log.segment import (
     DELETED_SUFFIX,
     SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
-    PartitionDir,
     Segment,
 )
 from ottla.broker.log.time_index import NO_TIMESTAMP
@@ -204,11 +204,18 @@ class Segments:
         """What a flush has to sync: the .log files, which are shared, and files to be closed."""
         directory = self._directory
         logs = [segment.open() for segment in (*self._unsynced, self.active)]
-        others = [file for segment in self._unsynced for file in segment.open_for_sync()]
-        for offset in self._unsynced_snapshots:
-            others.append(directory.disk.open(directory.file(offset, SNAPSHOT_SUFFIX)))
-        if self.active.transactions.has_file:
-            others.append(self.active.transactions.open_for_sync())
+        others: list[File] = []
+        try:
+            for segment in self._unsynced:
+                segment.open_for_sync(others)
+            for offset in self._unsynced_snapshots:
+                others.append(directory.disk.open(directory.file(offset, SNAPSHOT_SUFFIX)))
+            if self.active.transactions.has_file:
+                others.append(self.active.transactions.open_for_sync())
+        except OSError:
+            for file in others:
+                file.close()
+            raise
         return logs, others
 
     @property
@@ -248,16 +255,21 @@ class Segments:
             self._deleted.append((now_ms + self._config.file_delete_delay_ms, segment))
         return retired
 
-    def remove_deleted(self, now_ms: int) -> None:
-        """Removes the files of deleted segments whose delay is over."""
-        disk = self._directory.disk
-        if self._deleted and self._deleted[0][0] <= now_ms:
-            # Until no old name can come back, the files stay: recovery knows by them what is gone.
-            disk.sync_dir(self._directory.path)
+    def take_deleted(self, now_ms: int) -> list[Segment]:
+        """The deleted segments whose delay is over, closed, each once; for `remove_deleted`."""
         due = [segment for due_ms, segment in self._deleted if due_ms <= now_ms]
-        self._deleted = [one for one in self._deleted if one[0] > now_ms]
-        for segment in due:
-            segment.release()
+        if due:
+            self._deleted = [one for one in self._deleted if one[0] > now_ms]
+            for segment in due:
+                segment.release()
+        return due
+
+    def remove_deleted(self, deleted: list[Segment]) -> None:
+        """Removes their files. May run in a worker: to unlink a large file takes long."""
+        disk = self._directory.disk
+        # Until no old name can come back, the files stay: recovery knows by them what is gone.
+        disk.sync_dir(self._directory.path)
+        for segment in deleted:
             for suffix in SEGMENT_SUFFIXES:
                 path = self._directory.file(segment.base_offset, suffix) + DELETED_SUFFIX
                 if disk.exists(path):

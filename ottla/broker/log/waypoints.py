@@ -43,8 +43,9 @@ from typing import NamedTuple
 
 from ottla.broker.log.checkpoints import TEMPORARY_SUFFIX, read_whole
 from ottla.broker.log.index import IndexCorrupt
+from ottla.broker.log.partition_dir import PartitionDir
 from ottla.broker.log.producer_state import ProducerState, SnapshotCorrupt
-from ottla.broker.log.segment import PartitionDir, Segment
+from ottla.broker.log.segment import Segment
 from ottla.broker.ports import File
 from ottla.protocol.records.batch import HEADER_SIZE
 from ottla.protocol.records.crc import crc32c

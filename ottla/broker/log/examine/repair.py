@@ -28,8 +28,9 @@ from ottla.broker.log.examine.findings import Finding, Fix
 from ottla.broker.log.examine.partition import PartitionFacts, SegmentFacts
 from ottla.broker.log.examine.scan import READ_BYTES, Damage
 from ottla.broker.log.leftovers import CLEANED_SUFFIX, SWAP_SUFFIX
+from ottla.broker.log.partition_dir import PartitionDir
 from ottla.broker.log.recovery import CUT_SUFFIX
-from ottla.broker.log.segment import LOG_SUFFIX, PartitionDir, Segment
+from ottla.broker.log.segment import LOG_SUFFIX, Segment
 from ottla.broker.log.transaction_index import ENTRY, VERSION, AbortedTransaction
 from ottla.broker.ports import Disk, Events, File
 from ottla.config.types import LogConfig
@@ -152,9 +153,7 @@ class Repair:
         segment = Segment(directory, base_offset, config=self._config, now_ms=self._now_ms)
         segment.load_size()
         segment.rebuild_indexes()
-        for file in segment.open_for_sync():
-            file.sync()
-            file.close()
+        segment.sync_indexes()
         segment.release()
 
     def _write_transactions(self, path: str, aborted: list[AbortedTransaction]) -> None:

@@ -1,0 +1,92 @@
+"""Where the files of one log lie, also for workers while the directory is renamed.
+
+A topic may be deleted and made again while a worker is busy with a log of the first. The directory
+of that log then has another name, and its old one belongs to a stranger. What a worker does by
+name it therefore does by `replace_file` and `sync`, and whoever renames the directory does it by
+`move_to`: they exclude one another, for the time of a rename and not of a sync.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from ottla.broker.log.checkpoints import TEMPORARY_SUFFIX
+from ottla.broker.ports import Disk, Events
+
+# Beside the segments of a log whose sync or write failed: its tail is to be written once more. It
+# need not be durable, for the page cache, of which it warns, does not outlive it.
+DOUBTFUL_TAIL_FILE = "tail-not-synced"
+
+
+class PartitionDir:
+    """The directory of one log, and who hears of what happens to its files."""
+
+    __slots__ = ("_naming", "disk", "events", "moved", "path")
+
+    def __init__(self, disk: Disk, path: str, events: Events) -> None:
+        self.disk = disk
+        self.path = path
+        self.events = events
+        # Whether the directory has been set aside, its log deleted or replaced.
+        self.moved = False
+        self._naming = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"<PartitionDir {self.path} moved={self.moved}>"
+
+    def file(self, offset: int, suffix: str) -> str:
+        return f"{self.path}/{offset:020d}{suffix}"
+
+    def move_to(self, path: str) -> None:
+        """Renames the directory; durable only after a sync of its parent. Raises OSError."""
+        with self._naming:
+            self.disk.rename(self.path, path)
+            self.path = path
+            self.moved = True
+
+    def replace_file(self, name: str, data: bytes) -> bool:
+        """As `write_atomically`, from any thread; False, and nothing done, in a moved directory."""
+        with self._naming:
+            if self.moved:
+                return False
+            file = self.disk.open(f"{self.path}/{name}{TEMPORARY_SUFFIX}", create=True)
+        try:
+            if file.size() > 0:
+                file.truncate(0)  # left behind by a crash
+            file.pwrite(data, 0)
+            file.sync()
+        finally:
+            file.close()
+        with self._naming:
+            if self.moved:
+                return False
+            path = f"{self.path}/{name}"
+            self.disk.rename(path + TEMPORARY_SUFFIX, path)
+        self.sync()
+        return True
+
+    def sync(self) -> None:
+        """The names in it are durable when this returns, unless it has moved. Any thread."""
+        path = self.path
+        try:
+            self.disk.sync_dir(path)
+        except FileNotFoundError:
+            if not self.moved:
+                raise
+
+    def doubt_tail(self) -> None:
+        """Notes that the page cache may hold what the disk does not. Any thread."""
+        with self._naming:
+            try:
+                self.disk.open(f"{self.path}/{DOUBTFUL_TAIL_FILE}", create=True).close()
+            except OSError as error:
+                # The log has failed already, and a disk that takes no name takes no data either.
+                self.events.error("tail_not_marked", path=self.path, error=str(error))
+
+    @property
+    def has_doubtful_tail(self) -> bool:
+        return self.disk.exists(f"{self.path}/{DOUBTFUL_TAIL_FILE}")
+
+    def trust_tail(self) -> None:
+        """What was doubtful is on disk now."""
+        self.disk.remove(f"{self.path}/{DOUBTFUL_TAIL_FILE}")

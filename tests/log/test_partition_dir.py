@@ -1,0 +1,194 @@
+"""Workers and renamed directories; files after an error of the disk."""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections.abc import Callable
+
+import pytest
+
+from ottla.broker.log.checkpoints import LEADER_EPOCH_FILE, TEMPORARY_SUFFIX
+from ottla.broker.log.log import Log
+from ottla.broker.log.partition_dir import DOUBTFUL_TAIL_FILE
+from ottla.testing.disk import SimDisk, SimFile
+from ottla.testing.platter import CrashMode
+from tests.log.events import RecordedEvents
+from tests.log.logs import DIRECTORY, SMALL, append, flush, new_disk, open_log, read_all
+
+ASIDE = "/data/orders-0.0123-delete"
+MARKER = f"{DIRECTORY}/{DOUBTFUL_TAIL_FILE}"
+
+
+class _Interrupting(SimDisk):
+    """Runs `interruption` once, before the first sync of a temporary file or a directory."""
+
+    interruption: Callable[[], None] | None = None
+    where = ""
+
+    def interrupt(self, path: str) -> None:
+        if self.interruption is not None and self.where in path:
+            interruption, self.interruption = self.interruption, None
+            interruption()
+
+    def open(self, path: str, *, create: bool = False) -> SimFile:
+        file = super().open(path, create=create)
+        return _InterruptingFile(self, path, file._node)
+
+    def sync_dir(self, path: str) -> None:
+        self.interrupt(path + "/.")
+        super().sync_dir(path)
+
+
+class _InterruptingFile(SimFile):
+    __slots__ = ()
+
+    def sync(self) -> None:
+        assert isinstance(self._disk, _Interrupting)
+        self._disk.interrupt(self.path)
+        super().sync()
+
+
+def delete_and_make_again(disk: SimDisk, log: Log) -> None:
+    log.set_directory_aside(ASIDE)
+    disk.make_dir(DIRECTORY)
+    second = open_log(disk)
+    append(second, epoch=9)
+    flush(second)
+
+
+def interrupting() -> _Interrupting:
+    disk = _Interrupting()
+    for path in ("/data", DIRECTORY):
+        disk.make_dir(path)
+    disk.sync_dir("/data")
+    return disk
+
+
+@pytest.mark.parametrize("where", [".log", TEMPORARY_SUFFIX, "orders-0/."])
+def test_a_worker_leaves_a_partition_of_the_same_name_alone(where: str) -> None:
+    disk = interrupting()
+    log = open_log(disk)
+    append(log, epoch=4)
+    ticket = log.begin_flush()
+    assert ticket is not None
+    disk.where, disk.interruption = where, lambda: delete_and_make_again(disk, log)
+    ticket.sync()
+
+    assert disk.interruption is None
+    epochs = disk.open(f"{DIRECTORY}/{LEADER_EPOCH_FILE}")
+    assert epochs.pread(100, 0) == b"0\n1\n9 0\n"
+    assert not disk.exists(f"{DIRECTORY}/{LEADER_EPOCH_FILE}{TEMPORARY_SUFFIX}")
+
+
+def test_a_deleted_log_whose_name_nobody_took_is_no_bad_disk() -> None:
+    disk = interrupting()
+    log = open_log(disk)
+    append(log)
+    ticket = log.begin_flush()
+    assert ticket is not None
+    disk.where, disk.interruption = "orders-0/.", lambda: log.set_directory_aside(ASIDE)
+    ticket.sync()
+
+    assert ticket.error is None
+    assert not disk.exists(DIRECTORY)
+
+
+class _Counting(SimDisk):
+    """Notes the files that are open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened: list[SimFile] = []
+
+    def open(self, path: str, *, create: bool = False) -> SimFile:
+        file = super().open(path, create=create)
+        self.opened.append(file)
+        return file
+
+    @property
+    def still_open(self) -> list[str]:
+        return [file.path for file in self.opened if not file._closed]
+
+
+@pytest.mark.parametrize("passing", range(6))
+def test_a_flush_that_cannot_open_its_files_keeps_none(passing: int) -> None:
+    disk = _Counting()
+    disk.make_dir("/data")
+    disk.make_dir(DIRECTORY)
+    log = open_log(disk, SMALL)
+    while len(log.segments) < 3:
+        append(log, timestamp=random.Random(passing).randrange(1 << 40))
+    before = disk.still_open
+    disk.inject("open", errno.EMFILE, passing=passing)
+    with pytest.raises(OSError, match="Too many"):
+        log.begin_flush()
+    assert [path for path in disk.still_open if not path.endswith(".log")] == [
+        path for path in before if not path.endswith(".log")
+    ]
+    flush(log)
+
+    assert log.durable_end == log.log_end_offset
+
+
+@pytest.mark.parametrize("call", ["sync", "pwrite"])
+def test_what_a_failed_disk_call_left_in_the_cache_is_written_again(call: str) -> None:
+    """The next process reads from the cache what is not on disk, and must not serve it as such."""
+    disk = new_disk()
+    log = open_log(disk)
+    append(log)
+    flush(log)
+    append(log)
+    if call == "sync":
+        disk.inject("sync", errno.EIO, path=".log")
+        ticket = log.begin_flush()
+        assert ticket is not None
+        with pytest.raises(OSError, match="Input/output"):
+            ticket.sync()
+    else:
+        disk.inject("pwrite", errno.EIO, path=".log", written=10)
+        with pytest.raises(OSError, match="Input/output"):
+            append(log)
+    assert disk.exists(MARKER)
+    restarted = disk.crash(random.Random(1), CrashMode.PROCESS)
+    events = RecordedEvents()
+    served = read_all(open_log(restarted, clean=False, recovery_point=1, events=events))
+    assert "doubtful_tail_rewritten" in events.names
+    assert not restarted.exists(MARKER)
+    restarted = restarted.crash(random.Random(1), CrashMode.SUBSET)
+    kept = open_log(restarted, clean=False, recovery_point=1)
+
+    assert kept.log_end_offset == 2
+    assert read_all(kept) == served
+
+
+def test_without_the_mark_it_would_be_lost() -> None:
+    disk = new_disk()
+    log = open_log(disk)
+    append(log)
+    disk.inject("sync", errno.EIO, path=".log")
+    ticket = log.begin_flush()
+    assert ticket is not None
+    with pytest.raises(OSError, match="Input/output"):
+        ticket.sync()
+    disk.remove(MARKER)
+    restarted = disk.crash(random.Random(1), CrashMode.PROCESS)
+    assert open_log(restarted, clean=False).log_end_offset == 1
+    restarted = restarted.crash(random.Random(1), CrashMode.ALL_KEPT)
+
+    assert open_log(restarted, clean=False).log_end_offset == 0
+
+
+def test_a_disk_that_takes_no_mark_is_told() -> None:
+    disk = new_disk()
+    events = RecordedEvents()
+    log = open_log(disk, events=events)
+    append(log)
+    disk.inject("create", errno.EROFS, path=DOUBTFUL_TAIL_FILE)
+    disk.inject("sync", errno.EIO, path=".log")
+    ticket = log.begin_flush()
+    assert ticket is not None
+    with pytest.raises(OSError, match="Input/output"):
+        ticket.sync()
+
+    assert "tail_not_marked" in events.names
