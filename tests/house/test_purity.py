@@ -58,6 +58,7 @@ COMMANDS = {"ottla/broker/log/__main__.py"}
 # Tests that run real processes wait for them on the wall clock.
 REAL_PROCESSES = (
     "tests/bench/",
+    "tests/coordinator/wire.py",
     "tests/conformance/",
     "tests/crash/",
     "tests/peers/",

@@ -13,7 +13,7 @@ from ottla.broker.coordinator.group.shard import GroupShard
 from ottla.broker.coordinator.runtime import Runner
 from ottla.broker.handlers.answers import Pending
 from ottla.broker.handlers.context import Rooms, Session
-from ottla.broker.handlers.groups import Gathering
+from ottla.broker.handlers.groups import Gathering, caller_of
 from ottla.broker.metadata.image import TopicImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.groups import (
@@ -88,7 +88,9 @@ def handle_offset_commit(
         response.topics = _merged(response.topics, refused)
         return response
     pending = CommitPending(refused)
-    runner.perform(shard.commit_offsets(request, pending, runner.now()))
+    runner.perform(
+        shard.commit_offsets(caller_of(session, version), request, pending, runner.now())
+    )
     return pending
 
 

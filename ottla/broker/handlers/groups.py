@@ -51,18 +51,19 @@ Described = DescribeGroupsResponse.DescribedGroup
 class JoinPending(Pending):
     """A JoinGroup answer to come, in a version that may have no place for a null protocol."""
 
-    __slots__ = ("_may_be_null",)
+    __slots__ = ("_asked_version",)
 
     def __init__(self, version: int) -> None:
         super().__init__()
-        self._may_be_null = version >= NULL_PROTOCOL_NAME_SINCE_VERSION
+        self._asked_version = version
 
     def complete(self, response: JoinGroupResponse) -> None:
-        super().complete(with_protocol_name(response, self._may_be_null))
+        super().complete(with_protocol_name(response, self._asked_version))
 
 
-def with_protocol_name(response: JoinGroupResponse, may_be_null: bool) -> JoinGroupResponse:
-    if response.protocol_name is None and not may_be_null:
+def with_protocol_name(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
+    """The answer in a version that may have no null for "no protocol"."""
+    if response.protocol_name is None and version < NULL_PROTOCOL_NAME_SINCE_VERSION:
         response.protocol_name = ""
     return response
 
@@ -112,9 +113,9 @@ def handle_join_group(
         response = JoinGroupResponse(
             error_code=int(code), protocol_name=None, member_id=request.member_id
         )
-        return with_protocol_name(response, version >= NULL_PROTOCOL_NAME_SINCE_VERSION)
+        return with_protocol_name(response, version)
     pending = JoinPending(version)
-    runner.perform(shard.join(_caller(session, version), request, pending, runner.now()))
+    runner.perform(shard.join(caller_of(session, version), request, pending, runner.now()))
     return pending
 
 
@@ -130,7 +131,7 @@ def handle_sync_group(
         return SyncGroupResponse(error_code=int(found))
     runner, shard = found
     pending = Pending()
-    runner.perform(shard.sync(request, pending, runner.now()))
+    runner.perform(shard.sync(caller_of(session, version), request, pending, runner.now()))
     return pending
 
 
@@ -157,7 +158,7 @@ def handle_leave_group(
         return LeaveGroupResponse(error_code=int(found))
     runner, shard = found
     pending = Pending()
-    runner.perform(shard.leave(_caller(session, version), request, pending, runner.now()))
+    runner.perform(shard.leave(caller_of(session, version), request, pending, runner.now()))
     return pending
 
 
@@ -254,7 +255,7 @@ def _find(rooms: Rooms, group_id: str) -> Found | ErrorCode:
         return error.code
 
 
-def _caller(session: Session, version: int) -> Caller:
+def caller_of(session: Session, version: int) -> Caller:
     # As Java prints an address that has no name.
     host = session.peer.rpartition(":")[0]
     return Caller(session.client_id or "", f"/{host}", version)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.coordinator.group.classic import ClassicGroup
+from ottla.broker.coordinator.group.joining import Caller
 from ottla.broker.coordinator.group.offsets import CommittedOffset, Topics
 from ottla.broker.coordinator.group.states import ON_COMMIT, State
 from ottla.broker.coordinator.group.turn import Turn
@@ -23,6 +24,7 @@ from ottla.protocol.wire import ZERO_UUID
 
 DEFAULT_RETENTION_MS = -1
 NO_EXPIRY = -1
+UNKNOWN_GROUP_SINCE_VERSION = 9
 TOO_LARGE = int(ErrorCode.OFFSET_METADATA_TOO_LARGE)
 
 CommitTopic = OffsetCommitRequest.OffsetCommitRequestTopic
@@ -30,10 +32,12 @@ CommittedTopic = OffsetCommitResponse.OffsetCommitResponseTopic
 CommittedPartition = OffsetCommitResponse.OffsetCommitResponsePartition
 
 
-def commit_offsets(turn: Turn, request: OffsetCommitRequest) -> OffsetCommitResponse:
+def commit_offsets(
+    turn: Turn, caller: Caller, request: OffsetCommitRequest
+) -> OffsetCommitResponse:
     """Commits what can be committed; a member that is not one any more commits nothing."""
     group = turn.shard.groups.get(request.group_id)
-    code = _check_commit(turn, group, request)
+    code = _check_commit(turn, group, request, caller.version)
     if code:
         return commit_refused(request, code)
     now_ms = turn.now.wall_ms
@@ -168,11 +172,15 @@ def topics_deleted(turn: Turn, names: list[str]) -> None:
 
 
 def _check_commit(
-    turn: Turn, group: ClassicGroup | None, request: OffsetCommitRequest
+    turn: Turn, group: ClassicGroup | None, request: OffsetCommitRequest, version: int
 ) -> ErrorCode:
     generation = request.generation_id_or_member_epoch
+    if group is None and generation >= 0:
+        if version >= UNKNOWN_GROUP_SINCE_VERSION:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        return ErrorCode.ILLEGAL_GENERATION
     if group is None:
-        return ErrorCode.ILLEGAL_GENERATION if generation >= 0 else ErrorCode.NONE
+        return ErrorCode.NONE
     if generation < 0 and group.state is State.EMPTY:
         return ErrorCode.NONE
     is_member = generation >= 0 or request.member_id or request.group_instance_id is not None

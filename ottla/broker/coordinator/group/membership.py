@@ -18,15 +18,16 @@ from ottla.protocol.messages.groups import (
 )
 
 SEVERAL_LEAVE_SINCE_VERSION = 3
+PROTOCOL_NAMED_SINCE_VERSION = 5
 
 Leaver = LeaveGroupRequest.MemberIdentity
 Left = LeaveGroupResponse.MemberResponse
 
 
-def sync(turn: Turn, request: SyncGroupRequest, reply: Reply) -> None:
+def sync(turn: Turn, caller: Caller, request: SyncGroupRequest, reply: Reply) -> None:
     """One SyncGroup: the leader's brings the assignment, every other waits for it."""
     try:
-        group, refusal = _check_sync(turn, request)
+        group, refusal = _check_sync(turn, request, caller.version)
     except KafkaError as error:
         turn.answer(reply, SyncGroupResponse(error_code=int(error.code)))
         return
@@ -106,7 +107,12 @@ def session_is_over(turn: Turn, group: ClassicGroup, member_id: str) -> None:
         _go_on_without(turn, group, f"{member_id} was evicted: {reason}")
 
 
-def _check_sync(turn: Turn, request: SyncGroupRequest) -> tuple[ClassicGroup, ErrorCode]:
+def _check_sync(
+    turn: Turn, request: SyncGroupRequest, version: int
+) -> tuple[ClassicGroup, ErrorCode]:
+    names = (request.protocol_type, request.protocol_name)
+    if version >= PROTOCOL_NAMED_SINCE_VERSION and None in names:
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     group = turn.shard.group_of_member(request.group_id)

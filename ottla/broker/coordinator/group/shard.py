@@ -72,9 +72,9 @@ class GroupShard:
         joining.join(turn, caller, request, reply)
         return turn.outcome
 
-    def sync(self, request: SyncGroupRequest, reply: Reply, now: Moment) -> Outcome:
+    def sync(self, caller: Caller, request: SyncGroupRequest, reply: Reply, now: Moment) -> Outcome:
         turn = Turn(self, now)
-        membership.sync(turn, request, reply)
+        membership.sync(turn, caller, request, reply)
         return turn.outcome
 
     def heartbeat(self, request: HeartbeatRequest, reply: Reply, now: Moment) -> Outcome:
@@ -90,10 +90,12 @@ class GroupShard:
         turn.answer(reply, membership.leave(turn, caller, request))
         return turn.outcome
 
-    def commit_offsets(self, request: OffsetCommitRequest, reply: Reply, now: Moment) -> Outcome:
+    def commit_offsets(
+        self, caller: Caller, request: OffsetCommitRequest, reply: Reply, now: Moment
+    ) -> Outcome:
         """`request` names its topics, whatever its version."""
         turn = Turn(self, now)
-        turn.answer(reply, commits.commit_offsets(turn, request))
+        turn.answer(reply, commits.commit_offsets(turn, caller, request))
         return turn.outcome
 
     def delete_offsets(self, request: OffsetDeleteRequest, reply: Reply, now: Moment) -> Outcome:

@@ -1,0 +1,149 @@
+"""A shard alone: virtual time, answers by name, and every record that it wrote."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from ottla.broker.coordinator.group.joining import Caller
+from ottla.broker.coordinator.group.settings import GroupSettings
+from ottla.broker.coordinator.group.shard import GroupShard
+from ottla.broker.coordinator.outcome import CoordinatorRecord, Moment, Outcome, Told
+from ottla.broker.handlers.groups import with_protocol_name
+from ottla.protocol.codec import decoder, encoder
+from ottla.protocol.messages import groups
+from ottla.protocol.schema import Message
+
+START_WALL_MS = 1_704_067_200_000
+TOPIC_ID = bytes(range(16))
+
+
+class Named:
+    """A reply that notes who was answered what, as it comes through the wire."""
+
+    def __init__(self, name: str, into: list[tuple[str, Any]], version: int) -> None:
+        self.name = name
+        self._into = into
+        self._version = version
+
+    def complete(self, response: Any) -> None:
+        if isinstance(response, groups.JoinGroupResponse):
+            response = with_protocol_name(response, self._version)
+        self._into.append((self.name, _through_wire(response, self._version)))
+
+
+class Lone:
+    """One shard and its shell, which appends everything at once."""
+
+    def __init__(self, settings: GroupSettings | None = None, seed: int = 1) -> None:
+        self.settings = GroupSettings() if settings is None else settings
+        self.topic_ids: dict[str, bytes] = {"t": TOPIC_ID}
+        self.monotonic_ms = 0
+        self.records: list[CoordinatorRecord] = []
+        self.told: list[Told] = []
+        self._answers: list[tuple[str, Any]] = []
+        self._rng = random.Random(seed)
+        self.shard = self.new_shard()
+
+    @property
+    def now(self) -> Moment:
+        return Moment(self.monotonic_ms, START_WALL_MS + self.monotonic_ms)
+
+    def new_shard(self) -> GroupShard:
+        return GroupShard(
+            settings=lambda: self.settings, topic_id_of=self.topic_ids.get, rng=self._rng
+        )
+
+    def replayed(self) -> GroupShard:
+        """Another shard, of the same records."""
+        shard = self.new_shard()
+        for record in self.records:
+            shard.apply(record, self.now.wall_ms)
+        return shard
+
+    def crash(self) -> None:
+        """What is not in the records is gone, and nobody is answered."""
+        self.shard = self.replayed()
+        self._perform(self.shard.loaded(self.now))
+
+    # what a script asks of its target
+
+    def send(self, who: str, request: Message, version: int) -> None:
+        """Handlers' work is done here, too, as far as a group sees it."""
+        reply = Named(who, self._answers, version)
+        request = _through_wire(request, version)
+        shard, now = self.shard, self.now
+        caller = Caller(who, "/127.0.0.1", version)
+        match request:
+            case groups.JoinGroupRequest():
+                self._perform(shard.join(caller, request, reply, now))
+            case groups.SyncGroupRequest():
+                self._perform(shard.sync(caller, request, reply, now))
+            case groups.HeartbeatRequest():
+                self._perform(shard.heartbeat(request, reply, now))
+            case groups.LeaveGroupRequest():
+                self._perform(shard.leave(caller, request, reply, now))
+            case groups.OffsetCommitRequest():
+                self._perform(shard.commit_offsets(caller, request, reply, now))
+            case groups.OffsetDeleteRequest():
+                self._perform(shard.delete_offsets(request, reply, now))
+            case groups.OffsetFetchRequest():
+                (group,) = request.groups
+                reply = Wrapped(reply, lambda one: groups.OffsetFetchResponse(groups=[one]))
+                stable = request.require_stable
+                self._perform(shard.fetch_offsets(group, reply, now, require_stable=stable))
+            case groups.DescribeGroupsRequest():
+                reply = Wrapped(reply, lambda one: groups.DescribeGroupsResponse(groups=[one]))
+                self._perform(shard.describe(request.groups[0], version, reply, now))
+            case groups.DeleteGroupsRequest():
+                reply = Wrapped(reply, lambda one: groups.DeleteGroupsResponse(results=[one]))
+                self._perform(shard.delete_group(request.groups_names[0], reply, now))
+            case _:
+                raise AssertionError(request)
+
+    def answers(self) -> list[tuple[str, Any]]:
+        self.wait(0)
+        answers = list(self._answers)
+        self._answers.clear()
+        return answers
+
+    def wait(self, ms: int) -> None:
+        """Virtual time passes, and whatever is due on the way happens when it is."""
+        end_ms = self.monotonic_ms + ms
+        while (next_ms := self.shard.next_deadline_ms()) is not None and next_ms <= end_ms:
+            self.monotonic_ms = max(next_ms, self.monotonic_ms)
+            self._perform(self.shard.expire(self.now))
+        self.monotonic_ms = end_ms
+
+    def expire_offsets(self) -> None:
+        self._perform(self.shard.expire_offsets(self.now))
+
+    def delete_topic(self, name: str) -> None:
+        del self.topic_ids[name]
+        self._perform(self.shard.topics_deleted([name], self.now))
+
+    def events(self) -> list[str]:
+        return [told.event for told in self.told]
+
+    def _perform(self, outcome: Outcome) -> None:
+        self.records += outcome.records
+        self.told += outcome.told
+        for reply, response in outcome.answers:
+            reply.complete(response)
+
+
+class Wrapped(Named):
+    """A reply that is given one part of a response, and notes the whole."""
+
+    def __init__(self, reply: Named, wrap: Any) -> None:
+        self._reply = reply
+        self._wrap = wrap
+
+    def complete(self, response: Any) -> None:
+        self._reply.complete(self._wrap(response))
+
+
+def _through_wire(message: Any, version: int) -> Any:
+    out = bytearray()
+    encoder(type(message), version)(message, out, [])
+    return decoder(type(message), version)(memoryview(out), 0)[0]
