@@ -45,6 +45,7 @@ SHELLS = {
     # Log dirs are opened by several threads at once, and written by the flusher's.
     "ottla/broker/log/loading.py",
     "ottla/broker/log/manager.py",
+    "ottla/broker/log/partition_dir.py",
     "ottla/broker/coordinator/group/coordinator.py",
     "ottla/broker/coordinator/loading.py",
     "ottla/broker/coordinator/runtime.py",

@@ -6,11 +6,15 @@ They read indexes, batch headers, and the records of at most one batch a segment
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from ottla.broker.log.segment import Segment
 from ottla.broker.log.segments import Segments
 from ottla.broker.log.time_index import NO_TIMESTAMP
-from ottla.protocol.records.batch import BatchHeader
+from ottla.protocol.records.batch import MAGIC, BatchHeader
+
+if TYPE_CHECKING:
+    from ottla.protocol.records.record import Record
 
 # What lies so far before a producer snapshot is looked through for batches that it left out.
 HISTORY_BYTES = 4 * 1024 * 1024
@@ -87,27 +91,33 @@ def headers_before(segments: Segments, end_offset: int) -> Iterator[BatchHeader]
 
 def _greatest_from(segments: Segments, segment: Segment, offset: int) -> int:
     """The greatest timestamp of the records of a segment that are not below an offset."""
-    from ottla.protocol.records.record import iterate_records
-
     segments.read_from(segment)
     greatest = NO_TIMESTAMP
     for position, header in segment.headers(segment.locate(offset)[0]):
         if header.max_timestamp > greatest:
             times = [header.max_timestamp]
-            if header.base_offset < offset:
-                records = iterate_records(segment.batch_at(position, header.size))
+            if header.base_offset < offset or header.magic != MAGIC:
+                records = _records(segment, position, header)
                 times = [record.timestamp for record in records if record.offset >= offset]
-            greatest = max(greatest, *times)
+            greatest = max([greatest, *times])
     return greatest
 
 
 def _first_record(
     segment: Segment, position: int, header: BatchHeader, timestamp: int, log_start_offset: int
 ) -> TimedOffset | None:
-    # Only who asks for a time reads records: the reader and its codecs are loaded then.
-    from ottla.protocol.records.record import iterate_records
-
-    for record in iterate_records(segment.batch_at(position, header.size)):
+    for record in _records(segment, position, header):
         if record.timestamp >= timestamp and record.offset >= log_start_offset:
             return record.offset, record.timestamp, header.partition_leader_epoch
     return None
+
+
+def _records(segment: Segment, position: int, header: BatchHeader) -> Iterator[Record]:
+    # Only who asks for a time reads records: the readers and their codecs are loaded then.
+    if header.magic == MAGIC:
+        from ottla.protocol.records.record import iterate_records
+
+        return iterate_records(segment.batch_at(position, header.size))
+    from ottla.protocol.records.legacy import iterate_legacy_records
+
+    return iterate_legacy_records(segment.batch_at(position, header.size))

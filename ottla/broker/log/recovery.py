@@ -33,6 +33,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
+from ottla.broker.log import old_messages
 from ottla.broker.log.partition_dir import PartitionDir
 from ottla.broker.log.segment import BATCH_LENGTH_MIN, Segment
 from ottla.broker.ports import File
@@ -181,6 +182,10 @@ class Recovery:
             position, expected = self._take_run(segment, reader, position, expected, limit)
             if position == size:
                 break
+            taken = self._take_messages(segment, reader, position, expected, limit)
+            if taken is not None:
+                position, expected = taken
+                continue
             behind = reader.find(position + 1, expected, limit)
             durable = expected < self._recovery_point
             match DECISIONS[durable, behind is not None]:
@@ -261,6 +266,37 @@ class Recovery:
         self._latest_epoch = latest_epoch
         segment.size = position
         return position, expected
+
+    def _take_messages(
+        self, segment: Segment, reader: BatchReader, position: int, expected: int, limit: int | None
+    ) -> tuple[int, int] | None:
+        """As `_take_run`, for messages of magic 0 and 1; None if none begins at the position."""
+        start = position
+        while True:
+            chunk = reader.chunk_from(position, 0)
+            at = 0
+            while (header := old_messages.read_message(chunk, at)) is not None:
+                if at + header.size > len(chunk):
+                    if at:
+                        break  # it is whole in the next chunk
+                    chunk = reader.chunk_from(position, header.size)
+                view = chunk[at : at + header.size]
+                offset = header.base_offset
+                if (
+                    len(view) < header.size
+                    or offset < expected
+                    or (limit is not None and offset >= limit)
+                    or not old_messages.is_sound(view, header)
+                ):
+                    break
+                segment.index.entries.make_room()
+                segment.time_index.entries.make_room()
+                segment.note_batch(position + at, header.size, offset, header.max_timestamp)
+                at += header.size
+                expected = offset + 1
+            if not at:
+                return None if position == start else (position, expected)
+            position += at
 
     def _note_damage(self, segment: Segment, position: int, end: int) -> None:
         # What the segment remembers must not lead a reader over the hole.

@@ -15,6 +15,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from struct import Struct
 
+from ottla.broker.log import old_messages
 from ottla.broker.log.index import IndexCorrupt
 from ottla.broker.log.offset_index import OffsetIndex
 from ottla.broker.log.partition_dir import PartitionDir
@@ -27,6 +28,7 @@ from ottla.protocol.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
+    MAGIC_POSITION,
     BatchHeader,
     read_header,
 )
@@ -61,8 +63,8 @@ REWRITE_BYTES = 1024 * 1024
 # What one read takes that walks over many batches.
 WALK_READ_BYTES = 64 * 1024
 
-# Base offset, batch length, magic, last offset delta.
-_CHAIN = Struct(">qi4xb6xi")
+# Base offset, batch length, last offset delta.
+_CHAIN = Struct(">qi11xi")
 _unpack_chain = _CHAIN.unpack_from
 
 
@@ -356,7 +358,7 @@ class Segment:
         The file is synced: what was cut must not come back behind what is written next.
         """
         position, size = self._locate_by_index(offset)
-        end_offset = self.header_at(position).base_offset if size else offset
+        end_offset = self._first_offset(position, size) if size else offset
         file = self.open()
         file.truncate(position)
         file.sync()
@@ -375,6 +377,13 @@ class Segment:
         self._since_entry = 0
         self._find_max_timestamp()
         return end_offset
+
+    def _first_offset(self, position: int, size: int) -> int:
+        """The offset of the first record of the batch at a position."""
+        header = self.header_at(position)
+        if header.magic == MAGIC:
+            return header.base_offset
+        return old_messages.first_offset(self.batch_at(position, size), header)
 
     # reading
 
@@ -408,16 +417,15 @@ class Segment:
             if at + HEADER_SIZE > len(chunk):
                 chunk = file.pread(min(read_bytes, end - position), position)
                 start, at = position, 0
-            if len(chunk) < HEADER_SIZE:
-                raise self._broken(position)
-            header = read_header(chunk, at)
-            if not (
-                header.magic == MAGIC
-                and header.batch_length >= BATCH_LENGTH_MIN
-                and position + header.size <= end
-                and header.base_offset >= expected
-                and header.last_offset_delta >= 0
-            ):
+            if len(chunk) - at >= HEADER_SIZE and chunk[at + MAGIC_POSITION] == MAGIC:
+                header = read_header(chunk, at)
+                is_batch = header.batch_length >= BATCH_LENGTH_MIN and header.last_offset_delta >= 0
+            else:
+                message = old_messages.read_message(chunk, at)
+                if message is None:
+                    raise self._broken(position)
+                header, is_batch = message, True
+            if not (is_batch and position + header.size <= end and header.base_offset >= expected):
                 raise self._broken(position)
             yield position, header
             position += header.size
@@ -589,6 +597,7 @@ class Segment:
         first = position
         end = self.size
         expected = self.base_offset
+        base_offset = size = delta = 0
         chunk, start = b"", position
         if position >= end and first:
             raise IndexCorrupt(self.index.entries.path)
@@ -597,17 +606,16 @@ class Segment:
             if at + HEADER_SIZE > len(chunk):
                 chunk = file.pread(min(LOOKUP_READ_BYTES, end - position), position)
                 start, at = position, 0
-            is_batch = len(chunk) >= HEADER_SIZE
-            if is_batch:
-                base_offset, length, magic, delta = _unpack_chain(chunk, at)
+            if len(chunk) - at >= HEADER_SIZE and chunk[at + MAGIC_POSITION] == MAGIC:
+                base_offset, length, delta = _unpack_chain(chunk, at)
                 size = length + LOG_OVERHEAD
-                is_batch = (
-                    magic == MAGIC
-                    and size >= HEADER_SIZE
-                    and position + size <= end
-                    and base_offset >= expected
-                    and delta >= 0
-                )
+                is_batch = size >= HEADER_SIZE and delta >= 0
+            else:
+                message = old_messages.read_message(chunk, at)
+                is_batch = message is not None
+                if message is not None:
+                    base_offset, size, delta = message.base_offset, message.size, 0
+            is_batch = is_batch and position + size <= end and base_offset >= expected
             if position == first and first and not (is_batch and base_offset <= entry_offset):
                 raise IndexCorrupt(self.index.entries.path)
             if not is_batch:
