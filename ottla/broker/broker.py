@@ -50,6 +50,7 @@ from ottla.broker.quorum.store import METADATA_DIRECTORY, QuorumSettings
 from ottla.broker.quorum.voters import Endpoint, ReplicaKey, Voter
 from ottla.broker.readiness import Readiness
 from ottla.broker.replication.fetch_session import FetchSessions
+from ottla.broker.replication.moves import ReplicaMoves
 from ottla.broker.replication.publishing import Publisher
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.scheduler import Scheduler
@@ -114,6 +115,7 @@ class Broker:
             events=events,
             in_worker=partial(self._loop.run_in_executor, self._workers),
         )
+        self.moves = self._make_moves()
 
     @property
     def bootstrap_servers(self) -> str:
@@ -136,6 +138,7 @@ class Broker:
             self.listeners = await self.server.bind(list(self._static.broker_listeners))
             await self._loop.run_in_executor(self._workers, self._load_logs)
             self._publisher.open_all(self.quorum.image)
+            self.moves.resume()
             self.rooms.groups.take_up(self.quorum.image)
             self.quorum.apply_by(self._apply)
             self.quorum.subscribe(self._published)
@@ -220,6 +223,7 @@ class Broker:
             logs=self.logs,
             quorum=self.quorum,
             replicas=self.replicas,
+            moves=self.moves,
             fetch_sessions=FetchSessions(slots=slots, rng=self._rng),
             producer_ids=ProducerIds(),
             auto_creation=AutoCreation(self._spawn),
@@ -243,6 +247,21 @@ class Broker:
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         self.server.spawn(work, name)
+
+    def _make_moves(self) -> ReplicaMoves:
+        def bytes_per_second() -> int:
+            return self.rooms.config.replica_alter_log_dirs_io_max_bytes_per_second
+
+        return ReplicaMoves(
+            logs=self.logs,
+            replicas=self.replicas,
+            clock=self._clock,
+            events=self._events,
+            rng=self._rng,
+            in_worker=partial(self._loop.run_in_executor, self._workers),
+            bytes_per_second=bytes_per_second,
+            on_moved=self._assign_directories,
+        )
 
     def _make_server(self) -> Server:
         return Server(
@@ -358,6 +377,7 @@ class Broker:
         clean = clean and self._broker_epoch >= 0 and not self.failed.done()
         if hasattr(self, "quorum"):
             await self._leave_quorum(clean=clean)
+        await self.moves.close()
         await self.replicas.close()
         try:
             if clean and not self.failed.done():

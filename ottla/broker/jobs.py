@@ -18,6 +18,8 @@ CONNECTION_SWEEP_MS = 1000
 DELETION_SWEEP_MS = 1000
 SNAPSHOT_CHECK_MS = 10_000
 SCRUB_RUN_MS = 1000
+MOVES_INTERVAL_MS = 500
+"""How late a move between log dirs may begin."""
 
 
 def schedule_jobs(scheduler: Scheduler, rooms: Rooms, server: Server) -> None:
@@ -56,6 +58,7 @@ def schedule_jobs(scheduler: Scheduler, rooms: Rooms, server: Server) -> None:
         threaded=True,
     )
     scheduler.every("waypoints", WAYPOINT_INTERVAL_MS, partial(keep_waypoints, logs), delay_ms=0)
+    scheduler.every("replica-moves", MOVES_INTERVAL_MS, rooms.moves.run)
     scheduler.every(
         "scrub", SCRUB_RUN_MS, partial(scrub_a_while, rooms, SCRUB_RUN_MS), delay_ms=delay_ms
     )

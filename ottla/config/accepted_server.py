@@ -241,9 +241,6 @@ remote.log.storage.manager.impl.prefix | STRING
 remote.log.storage.system.enable | BOOLEAN
   = false
     Whether topics may keep old data in remote storage.
-replica.alter.log.dirs.io.max.bytes.per.second | LONG | 0.. | cluster runtime
-  = 9223372036854775807
-    Most bytes a second when replicas move between directories.
 replica.fetch.backoff.ms | INT | 0..
   = 1000
     Wait of a follower after a failed fetch.

@@ -436,6 +436,13 @@ class BrokerConfig(BaseModel):
         604_800_000, "Age at which metadata segments and snapshots go."
     )
 
+    replica_alter_log_dirs_io_max_bytes_per_second: Long = key(
+        LONG_MAX,
+        "Most bytes a second when replicas move between log dirs.",
+        at_least=0,
+        dynamic=CLUSTER,
+    )
+
     ottla_cluster_id: OptionalText = key(
         None, "Cluster id for a new data directory (also CLUSTER_ID); a random one if left out."
     )

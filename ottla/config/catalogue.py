@@ -43,13 +43,17 @@ REMOVED = {
 }
 """Keys of older Kafkas, with what has taken their place."""
 
+RUN_TIME_ONLY = frozenset({"replica.alter.log.dirs.io.max.bytes.per.second"})
+"""Keys that we act on and that no server.properties may have, as in Kafka."""
+
 
 @cache
 def broker_keys() -> dict[str, Key]:
     """The keys that may stand in server.properties, sorted by name."""
     table = accepted()
     known = {**table.keys, **acting_keys()}
-    return {name: known[name] for name in sorted(known) if name not in table.runtime_only}
+    left_out = table.runtime_only | RUN_TIME_ONLY
+    return {name: known[name] for name in sorted(known) if name not in left_out}
 
 
 def broker_key(name: str) -> Key | None:

@@ -295,6 +295,11 @@ SERVED: dict[int, Api] = {
         ),
         _api(ApiKey.ALTER_CONFIGS, configs.AlterConfigsRequest, configs.AlterConfigsResponse),
         _api(
+            ApiKey.ALTER_REPLICA_LOG_DIRS,
+            log_dirs.AlterReplicaLogDirsRequest,
+            log_dirs.AlterReplicaLogDirsResponse,
+        ),
+        _api(
             ApiKey.DESCRIBE_LOG_DIRS,
             log_dirs.DescribeLogDirsRequest,
             log_dirs.DescribeLogDirsResponse,

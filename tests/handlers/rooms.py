@@ -40,6 +40,7 @@ from ottla.broker.quorum.driver import Quorum
 from ottla.broker.quorum.store import METADATA_DIRECTORY, QuorumSettings
 from ottla.broker.quorum.voters import Endpoint, ReplicaKey, Voter
 from ottla.broker.replication.fetch_session import FetchSessions
+from ottla.broker.replication.moves import ReplicaMoves
 from ottla.broker.replication.publishing import Publisher
 from ottla.broker.replication.replicas import Replicas
 from ottla.config.broker import BrokerConfig, Layers
@@ -122,6 +123,7 @@ class House:
             logs=logs,
             quorum=quorum,
             replicas=replicas,
+            moves=self._make_moves(logs, replicas),
             fetch_sessions=FetchSessions(slots=10, rng=self._rng),
             producer_ids=ProducerIds(),
             auto_creation=AutoCreation(self._spawn),
@@ -171,6 +173,7 @@ class House:
         await asyncio.gather(*self.background, return_exceptions=True)
         broker_epoch = self.rooms.image.cluster.brokers[NODE_ID].epoch
         self.rooms.groups.close()
+        await self.rooms.moves.close()
         await self.rooms.replicas.close()
         await self.rooms.quorum.stop()
         self.rooms.logs.shutdown(broker_epoch)
@@ -259,7 +262,7 @@ class House:
     def _make_logs(self) -> LogManager:
         return LogManager(
             self.disk,
-            [DATA_DIR],
+            list(self._config.data_dirs),
             clock=self._clock,
             events=self.events,
             rng=self._rng,
@@ -268,12 +271,26 @@ class House:
             default_config=effective_log_config(self._config, {}),
         )
 
+    def _make_moves(self, logs: LogManager, replicas: Replicas) -> ReplicaMoves:
+        async def nothing() -> None: ...
+
+        return ReplicaMoves(
+            logs=logs,
+            replicas=replicas,
+            clock=self._clock,
+            events=self.events,
+            rng=self._rng,
+            in_worker=partial(asyncio.get_running_loop().run_in_executor, self._workers),
+            bytes_per_second=lambda: 1 << 30,
+            on_moved=nothing,
+        )
+
     def _make_quorum(self, logs: LogManager) -> Quorum:
         local = ReplicaKey(NODE_ID, logs.directory_ids[DATA_DIR])
         endpoints = (Endpoint("CONTROLLER", "127.0.0.1", 9093),)
         format_directories(
             self.disk,
-            [DATA_DIR],
+            list(self._config.data_dirs),
             metadata_dir=DATA_DIR,
             voter=Voter(local, endpoints),
             now_ms=self._clock.wall_ms(),

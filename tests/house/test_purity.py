@@ -51,6 +51,7 @@ SHELLS = {
     "ottla/broker/coordinator/runtime.py",
     "ottla/broker/quorum/driver.py",
     "ottla/broker/replication/conversions.py",
+    "ottla/broker/replication/moves.py",
     "ottla/broker/replication/replicas.py",
     "ottla/broker/replication/syncs.py",
 }

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ottla.broker.ports import Clock, Events, Rng
     from ottla.broker.quorum.driver import Quorum
     from ottla.broker.replication.fetch_session import FetchSessions
+    from ottla.broker.replication.moves import ReplicaMoves
     from ottla.broker.replication.replicas import Replicas
     from ottla.config.broker import BrokerConfig
 
@@ -31,6 +32,7 @@ class Rooms:
     logs: LogManager
     quorum: Quorum
     replicas: Replicas
+    moves: ReplicaMoves
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
     auto_creation: AutoCreation

@@ -1,4 +1,17 @@
-"""DescribeLogDirs: what lies in each log directory, and how much space its disk has."""
+"""DescribeLogDirs and AlterReplicaLogDirs: what lies in each log directory, and moves between them.
+
+The answers of AlterReplicaLogDirs, as Apache Kafka 4.3.1 gives them; the first that fits counts:
+
+| what is asked for | answer |
+|---|---|
+| a topic whose name leaves no room for that of a copy | INVALID_TOPIC_EXCEPTION |
+| a directory that is not one of log.dirs, by its absolute path | LOG_DIR_NOT_FOUND |
+| a directory that is offline, a partition whose directory is | KAFKA_STORAGE_ERROR |
+| a partition that there is not | UNKNOWN_TOPIC_OR_PARTITION |
+| one that this broker does not serve | REPLICA_NOT_AVAILABLE |
+| one that is there, or on its way there | NONE |
+Of a partition that is named more than once the last directory counts, and it is answered once.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +19,22 @@ import os
 from collections.abc import Mapping
 
 from ottla.broker.handlers.context import Rooms, Session
+from ottla.broker.handlers.partitions import absence
 from ottla.broker.log.log import Log
-from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from ottla.broker.log.moving import is_name_too_long
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.log_dirs import (
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
 
 DirAnswer = DescribeLogDirsResponse.DescribeLogDirsResult
 TopicAnswer = DescribeLogDirsResponse.DescribeLogDirsTopic
 PartitionAnswer = DescribeLogDirsResponse.DescribeLogDirsPartition
+Altered = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
+AlteredPartition = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
 
 Wanted = Mapping[str, frozenset[int]] | None
 """Topic -> partitions; None for all."""
@@ -21,20 +43,56 @@ Wanted = Mapping[str, frozenset[int]] | None
 def handle_describe_log_dirs(
     session: Session, request: DescribeLogDirsRequest, version: int
 ) -> DescribeLogDirsResponse:
-    """Every log directory, with those of the asked partitions that are in it."""
+    """Every log directory, with those of the asked partitions that are in it, or on their way."""
     wanted: Wanted = None
     if request.topics is not None:
         wanted = {topic.topic: frozenset(topic.partitions) for topic in request.topics}
     rooms = session.rooms
-    logs_by_dir: dict[str, list[Log]] = {log_dir: [] for log_dir in rooms.logs.dirs}
-    for log in rooms.logs.logs:
-        logs_by_dir[rooms.logs.dir_of(log)].append(log)
     return DescribeLogDirsResponse(
-        results=[_described(rooms, log_dir, logs, wanted) for log_dir, logs in logs_by_dir.items()]
+        results=[_described(rooms, log_dir, wanted) for log_dir in rooms.logs.dirs]
     )
 
 
-def _described(rooms: Rooms, log_dir: str, logs: list[Log], wanted: Wanted) -> DirAnswer:
+async def handle_alter_replica_log_dirs(
+    session: Session, request: AlterReplicaLogDirsRequest, version: int
+) -> AlterReplicaLogDirsResponse:
+    """Begins the moves; an answer of NONE means that a restart would go on with it."""
+    paths = {
+        (topic.name, index): one.path
+        for one in request.dirs
+        for topic in one.topics
+        for index in topic.partitions
+    }
+    answers: dict[str, Altered] = {}
+    for (topic, index), path in paths.items():
+        code = await _alter(session.rooms, topic, index, path)
+        answer = answers.setdefault(topic, Altered(topic, []))
+        answer.partitions.append(AlteredPartition(index, int(code)))
+    return AlterReplicaLogDirsResponse(results=list(answers.values()))
+
+
+async def _alter(rooms: Rooms, topic: str, index: int, path: str) -> ErrorCode:
+    if is_name_too_long(topic, index):
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    log_dir = next((one for one in rooms.logs.dirs if os.path.abspath(one) == path), None)
+    if log_dir is None:
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    if log_dir in rooms.logs.offline_dirs:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    partition = rooms.replicas.get(topic, index)
+    if partition is None:
+        code = absence(rooms, topic, index)
+        if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return ErrorCode.REPLICA_NOT_AVAILABLE
+        return code
+    try:
+        await rooms.moves.begin(partition, log_dir)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+def _described(rooms: Rooms, log_dir: str, wanted: Wanted) -> DirAnswer:
     shown_path = os.path.abspath(log_dir)
     offline = DirAnswer(int(ErrorCode.KAFKA_STORAGE_ERROR), shown_path)
     if log_dir in rooms.logs.offline_dirs:
@@ -44,14 +102,12 @@ def _described(rooms: Rooms, log_dir: str, logs: list[Log], wanted: Wanted) -> D
     except OSError:
         return offline
     topics: dict[str, TopicAnswer] = {}
-    for log in logs:
-        if wanted is not None and log.partition not in wanted.get(log.topic, ()):
-            continue
-        topic = topics.get(log.topic)
-        if topic is None:
-            topic = topics[log.topic] = TopicAnswer(log.topic, [])
+    for log in rooms.logs.logs_in(log_dir):
         lag = max(log.high_watermark - log.log_end_offset, 0)
-        topic.partitions.append(PartitionAnswer(log.partition, log.size_bytes, lag))
+        _add(topics, wanted, log, PartitionAnswer(log.partition, log.size_bytes, lag))
+    for copy, log in rooms.moves.to(log_dir):
+        lag = max(log.log_end_offset - copy.end_offset, 0)
+        _add(topics, wanted, log, PartitionAnswer(log.partition, copy.size_bytes, lag, True))
     broker = rooms.image.cluster.brokers.get(rooms.config.node_id)
     cordoned = (broker and broker.cordoned_directories) or ()
     return DirAnswer(
@@ -61,3 +117,12 @@ def _described(rooms: Rooms, log_dir: str, logs: list[Log], wanted: Wanted) -> D
         usable_bytes=usable_bytes,
         is_cordoned=rooms.logs.directory_ids[log_dir] in cordoned,
     )
+
+
+def _add(topics: dict[str, TopicAnswer], wanted: Wanted, log: Log, answer: PartitionAnswer) -> None:
+    if wanted is not None and log.partition not in wanted.get(log.topic, ()):
+        return
+    topic = topics.get(log.topic)
+    if topic is None:
+        topic = topics[log.topic] = TopicAnswer(log.topic, [])
+    topic.partitions.append(answer)

@@ -43,6 +43,16 @@ ConfigOf = Callable[[str], LogConfig]
 TopicIdOf = Callable[[str], bytes | None]
 
 
+@dataclass(slots=True, frozen=True)
+class FoundCopy:
+    """The copy of a move that was not ended. `clean`: it was closed in good order."""
+
+    log_dir: str
+    path: str
+    name: PartitionName
+    clean: bool
+
+
 @dataclass(slots=True)
 class Survey:
     """What lies in a log dir; `rows` is what each checkpoint file says."""
@@ -53,6 +63,7 @@ class Survey:
     rows: dict[str, Rows]
     partitions: list[PartitionName] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
+    copies: list[FoundCopy] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -81,7 +92,10 @@ def survey(disk: Disk, log_dir: str, events: Events) -> Survey:
                 found.partitions.append(parsed)
             case Kind.DELETED:
                 found.deleted.append(f"{log_dir}/{name}")
-            case Kind.FUTURE | Kind.STRAY:
+            case Kind.FUTURE:
+                path = f"{log_dir}/{name}"
+                found.copies.append(FoundCopy(log_dir, path, parsed, found.clean))
+            case Kind.STRAY:
                 events.warning("partition_left_aside", dir=log_dir, name=name)
     return found
 

@@ -37,6 +37,7 @@ from ottla.broker.log.directories import (
 from ottla.broker.log.loading import (
     CHECKPOINT_FILES,
     ConfigOf,
+    FoundCopy,
     Opened,
     Rows,
     Survey,
@@ -48,6 +49,7 @@ from ottla.broker.log.loading import (
     survey,
 )
 from ottla.broker.log.log import Log
+from ottla.broker.log.moving import finish_exchanges
 from ottla.broker.log.quarantine import Ranges, read_ranges, write_ranges
 from ottla.broker.log.rearranging import Creation, Departure, Rearrangement
 from ottla.broker.log.scrub import Scrubber, restore
@@ -69,6 +71,8 @@ class _LogDir:
     meta: MetaProperties | None = None
     clean: bool = False
     logs: dict[TopicPartition, Log] = field(default_factory=dict)
+    # Logs of other dirs whose copies are about to take a name here.
+    coming: dict[TopicPartition, Log] = field(default_factory=dict)
     # Partitions that a worker is about to make.
     planned: int = 0
     # False once a log in it could not be loaded or closed: then nobody may mark it clean.
@@ -134,6 +138,8 @@ class LogManager:
         self._log_dirs = {path: _LogDir(path) for path in self.dirs}
         self._logs: dict[TopicPartition, Log] = {}
         self._removals: list[Removal] = []
+        # What `load` has found of moves between log dirs; whoever carries them on takes it.
+        self.found_copies: list[FoundCopy] = []
         # How a worker thread hands an error to the loop: the shell sets call_soon_threadsafe.
         self._prepared = False
         self.post_error: Callable[[Callable[[], object]], object] = lambda tell: tell()
@@ -241,6 +247,11 @@ class LogManager:
                 self.faults.failed(log_dir.path, Call.WRITE, error)
         if topic_id_of is not None:
             self._set_doubles_aside(surveys, topic_id_of)
+        try:
+            finish_exchanges(self.disk, surveys, rng=self._rng, events=self._events)
+        except OSError as error:
+            # Which of two is the newer cannot be known: better none than the wrong one.
+            raise LogDirError(f"A move between log dirs cannot be ended: {error}.") from error
         check_unique(surveys)
         opened = open_logs(
             self.disk,
@@ -368,6 +379,50 @@ class LogManager:
             self.faults.failed(self.dir_of(log), Call.WRITE, error)
             return
         log.topic_id = topic_id
+
+    # a replica that moves to another log dir: see `moving` for the steps
+
+    def logs_in(self, path: str) -> list[Log]:
+        """The logs of a log dir, also one that is being exchanged."""
+        return list(self._log_dirs[path].logs.values())
+
+    def withdraw(self, log: Log) -> None:
+        """No job is to touch a log that is being exchanged."""
+        del self._logs[log.topic, log.partition]
+        self._unsynced.pop(log, None)
+
+    def reinstate(self, log: Log) -> None:
+        """The exchange came to nothing."""
+        key = (log.topic, log.partition)
+        if self._log_dirs[self.dir_of(log)].logs.get(key) is log:
+            self._logs[key] = log
+        for log_dir in self._log_dirs.values():
+            log_dir.coming.pop(key, None)
+
+    def expect(self, log: Log, path: str) -> None:
+        """Writes into a dir's checkpoints what holds for the copy of a log, before it has its name.
+
+        For a worker. Raises OSError.
+        """
+        log_dir = self._log_dirs[path]
+        log_dir.coming[log.topic, log.partition] = log
+        for name in CHECKPOINT_FILES:
+            self._write_rows(log_dir, name)
+
+    def exchange(self, old: Log, new: Log) -> str:
+        """Serves `new` in place of `old`; the path to which the directory of `old` is to go."""
+        key = (old.topic, old.partition)
+        new_dir = self._log_dirs[self.dir_of(new)]
+        self._logs[key] = new_dir.logs[key] = new
+        new_dir.coming.pop(key, None)
+        self._log_dirs[self.dir_of(old)].logs.pop(key, None)
+        return f"{self.dir_of(old)}/{aside_name(*key, Kind.DELETED, self._rng)}"
+
+    def remove_later(self, log_dir: str, path: str, log: Log | None) -> None:
+        """The files of a directory that was set aside go when readers of its log are through."""
+        delay_ms = 0 if log is None else log.config.file_delete_delay_ms
+        due_ms = self._clock.monotonic_ms() + delay_ms
+        self._removals.append(Removal(due_ms, log_dir, path, log))
 
     def due_for_flush(self) -> list[Log]:
         """The logs unsynced for flush.ms, as far as the times of these calls can tell."""
@@ -521,6 +576,7 @@ class LogManager:
         log_dir.rows = found.rows
         self.previous_broker_epoch = max(self.previous_broker_epoch, found.broker_epoch)
         now_ms = self._clock.monotonic_ms()
+        self.found_copies += found.copies
         for path in found.deleted:
             self._removals.append(Removal(now_ms, found.log_dir, path, None))
         for log in opened.logs:
@@ -546,7 +602,7 @@ class LogManager:
         log_dir = self._log_dirs[path]
         log_dir.sound = False
         for key in log_dir.logs:
-            del self._logs[key]
+            self._logs.pop(key, None)
             self.offline_partitions[key] = self.offline_dirs[path]
         log_dir.logs.clear()
 
@@ -600,7 +656,7 @@ class LogManager:
 
     def _rows(self, log_dir: _LogDir, name: str) -> Rows:
         # A copy, for a worker thread may ask while the loop creates a log.
-        logs = list(log_dir.logs.items())
+        logs = [*log_dir.logs.items(), *log_dir.coming.items()]
         match name:
             case checkpoints.RECOVERY_POINT_FILE:
                 return {key: log.recovery_point for key, log in logs}

@@ -15,10 +15,12 @@ Converted = Callable[[bytearray | memoryview | BaseException], None]
 
 
 class _Waiting:
-    __slots__ = ("records", "then")
+    __slots__ = ("reached", "records", "then")
 
     def __init__(self, then: Converted, records: bytearray | memoryview | None) -> None:
         self.then = then
+        # Called once when it is the first in the queue, of one that holds the others back.
+        self.reached: Callable[[], None] | None = None
         self.records: bytearray | memoryview | BaseException | None = records
 
 
@@ -54,6 +56,28 @@ class ConversionQueue:
         """Queues an append that needs no work of its own. `records` must be the caller's copy."""
         self._items.append(_Waiting(then, records))
 
+    def hold(self, reached: Callable[[], None]) -> Callable[[], None]:
+        """Keeps what comes later waiting until what this returns is called.
+
+        `reached` hears, perhaps before this returns, that all before it are through.
+        """
+        item = _Waiting(lambda records: None, None)
+        item.reached = reached
+        self._items.append(item)
+
+        def release() -> None:
+            item.records = bytearray()
+            self._drain()
+
+        self._tell_reached()
+        return release
+
+    def _tell_reached(self) -> None:
+        first = self._items[0] if self._items else None
+        if first is not None and first.reached is not None:
+            reached, first.reached = first.reached, None
+            reached()
+
     def _drain(self) -> None:
         items = self._items
         try:
@@ -61,6 +85,7 @@ class ConversionQueue:
                 item = items.popleft()
                 assert item.records is not None
                 item.then(item.records)
+            self._tell_reached()
         finally:
             # Whatever one of them raised, those behind it must not wait for good.
             if not items:

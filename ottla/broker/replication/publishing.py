@@ -108,6 +108,10 @@ class Publisher:
 
         So whoever sees a topic can write to it, and whoever waits for one hears that it is gone.
         """
+        async with self._replicas.changes:
+            await self._apply(delta, image, show)
+
+    async def _apply(self, delta: Delta, image: MetadataImage, show: Callable[[], None]) -> None:
         changes = local_changes(delta, image, self._node_id)
         coming = Rearrangement()
         configs: dict[str, LogConfig] = {}

@@ -36,6 +36,7 @@ class Partition:
         "conversions",
         "fetch_waiters",
         "flushing",
+        "idle",
         "index",
         "leader_epoch",
         "log",
@@ -54,6 +55,8 @@ class Partition:
         self.syncs = syncs
         self.online = True
         self.flushing = False
+        # Done when no sync is under way any more, for who waits for that.
+        self.idle: asyncio.Future[None] | None = None
         self.commit_waiters: deque[CommitWaiter] = deque()
         self.fetch_waiters: dict[FetchWaiter, None] = {}
         self.conversions: ConversionQueue | None = None
@@ -93,6 +96,8 @@ class Replicas:
         self._waiting: dict[Partition, None] = {}
         self._closed = False
         self.sync_times = Histogram(SECONDS)
+        # Held by whoever makes, deletes or exchanges the directories of partitions.
+        self.changes = asyncio.Lock()
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self._by_name.values():
@@ -108,9 +113,7 @@ class Replicas:
 
     def lead(self, log: Log, leader_epoch: int, log_dir: str) -> Partition:
         """Starts to lead a partition whose log is open."""
-        pool = self._pools.get(log_dir)
-        if pool is None:
-            pool = self._pools[log_dir] = SyncPool(self._loop, str(len(self._pools)))
+        pool = self._pool_of(log_dir)
         log.assign_epoch(leader_epoch)
         log.set_high_watermark(log.visible_end)
         partition = Partition(log, leader_epoch, pool)
@@ -229,18 +232,40 @@ class Replicas:
         then: Converted,
     ) -> None:
         """Queues an append: behind `work` in a worker, or only behind the appends before it."""
-        queue = partition.conversions
-        if queue is None:
-
-            def emptied() -> None:
-                partition.conversions = None
-
-            queue = ConversionQueue(self._loop, self._workers, emptied)
-            partition.conversions = queue
+        queue = self._queue_of(partition)
         if work is not None:
             queue.convert(work, then)
         else:
             queue.follow(records, then)
+
+    async def hold_appends(self, partition: Partition) -> Callable[[], None]:
+        """Lets appends wait until what this returns is called; those before are through, and no
+        sync of the log is under way, when it returns."""
+        before = self._loop.create_future()
+
+        def reached() -> None:
+            if not before.done():
+                before.set_result(None)
+
+        release = self._queue_of(partition).hold(reached)
+        try:
+            await before
+            while partition.flushing:
+                if partition.idle is None:
+                    partition.idle = self._loop.create_future()
+                await partition.idle
+        except BaseException:
+            release()
+            raise
+        return release
+
+    def change_log(self, partition: Partition, log: Log, log_dir: str) -> None:
+        """The partition's log lies in another log dir now; nothing of the old one is under way."""
+        assert not partition.flushing, partition
+        log.assign_epoch(partition.leader_epoch)
+        partition.log = log
+        partition.syncs = self._pool_of(log_dir)
+        self._advance(partition)
 
     def answer_fetches(self) -> None:
         """Answers every parked fetch with what there is: the broker stops."""
@@ -258,6 +283,31 @@ class Replicas:
             await self._loop.run_in_executor(self._workers, pool.close)
 
     # inside
+
+    def _pool_of(self, log_dir: str) -> SyncPool:
+        pool = self._pools.get(log_dir)
+        if pool is None:
+            pool = self._pools[log_dir] = SyncPool(self._loop, str(len(self._pools)))
+        return pool
+
+    def _queue_of(self, partition: Partition) -> ConversionQueue:
+        queue = partition.conversions
+        if queue is None:
+
+            def emptied() -> None:
+                partition.conversions = None
+
+            queue = ConversionQueue(self._loop, self._workers, emptied)
+            partition.conversions = queue
+        return queue
+
+    def _rest(self, partition: Partition) -> None:
+        """No sync of the partition is under way."""
+        partition.flushing = False
+        if partition.idle is not None:
+            idle, partition.idle = partition.idle, None
+            if not idle.done():
+                idle.set_result(None)
 
     def _begin_soon(self, partition: Partition) -> None:
         """The sync starts at the end of this turn, so that what this turn appends joins it."""
@@ -284,7 +334,7 @@ class Replicas:
                 # lost: the sweep of the waiters, or the next append, asks again.
                 self._on_disk_failed(partition.log, Call.WRITE, error)
         if ticket is None:
-            partition.flushing = False
+            self._rest(partition)
             return
         started_s = self._loop.time()
 
@@ -301,7 +351,7 @@ class Replicas:
         partition.syncs.submit(ticket, done)
 
     def _synced(self, partition: Partition, ticket: FlushTicket, error: OSError | None) -> None:
-        partition.flushing = False
+        self._rest(partition)
         if not partition.online:
             return
         if error is not None:

@@ -1,0 +1,293 @@
+"""A replica moves to another log dir of the same broker: by a copy that takes its place.
+
+    orders-0                  the replica, served from where it is until the exchange
+    orders-0.<32 hex>-future  its copy, in the other dir, filled batch by batch
+
+The exchange, with no append under way and the copy as long as the log, is these steps in their
+order. A crash before the third leaves the old one, any later crash the new one:
+    1. the copy is closed in good order, and durable; it knows the producers of the log
+    2. it gets a generation above the log's (the file `ottla-generation`), durable
+    3. it takes the name orders-0; the sync of that dir makes it so
+    4. from here on it is served, and the old one is renamed to -delete; no append before that
+       name is durable
+Between 3 and 4 there are two partitions of one name, and they are equal. A start that finds two
+keeps the one of the higher generation; where generations say nothing, somebody has put the second
+there by hand, and the start is refused. When step 3 fails nobody knows whether its name is on
+disk, so the old one takes a generation above both before it goes on.
+
+    ottla-generation    0
+                        1
+                        <generation> <CRC-32C of its digits, 8 hex digits>
+The file is absent in a directory that was never moved; Apache Kafka passes it over.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.log.checkpoints import (
+    MalformedFile,
+    format_rows,
+    parent_of,
+    parse_rows,
+    read_partition_metadata,
+    read_whole,
+    write_atomically,
+    write_partition_metadata,
+)
+from ottla.broker.log.directories import (
+    MAX_NAME_BYTES,
+    Kind,
+    PartitionName,
+    aside_name,
+    partition_name,
+)
+from ottla.broker.log.loading import Survey, doubled_partitions
+from ottla.broker.log.log import UPPER_LOG_END, Log
+from ottla.broker.log.partition_dir import PartitionDir
+from ottla.broker.log.segment import FileSlice
+from ottla.broker.log.segments import write_snapshot
+from ottla.broker.ports import Clock, Disk, Events, Rng
+from ottla.config.types import LogConfig
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records.batch import HEADER_SIZE, iterate_headers, read_header
+from ottla.protocol.records.crc import crc32c
+
+GENERATION_FILE = "ottla-generation"
+
+# What is copied at once: some milliseconds of a worker's time for batches of one record.
+COPY_BYTES = 64 * 1024
+# How much of a copy may be unsynced: the last sync, which appends wait for, has no more to write.
+UNSYNCED_BYTES_MAX = 8 * 1024 * 1024
+
+
+def is_name_too_long(topic: str, partition: int) -> bool:
+    """Whether the name of a copy would not fit into a file system's names."""
+    return len(f"{topic}-{partition}.{'0' * 32}{Kind.FUTURE.value}") > MAX_NAME_BYTES
+
+
+def read_generation(disk: Disk, directory: str) -> int:
+    """How often a partition's directory was moved; 0 where it was not, or its file is broken."""
+    data = read_whole(disk, f"{directory}/{GENERATION_FILE}")
+    if data is None:
+        return 0
+    try:
+        ((generation, crc),) = parse_rows(data, fields=2)
+        return int(generation) if crc == _crc_of(generation) else 0
+    except (MalformedFile, ValueError):
+        return 0
+
+
+def write_generation(disk: Disk, directory: str, generation: int) -> None:
+    """Durable when it returns."""
+    row = f"{generation} {_crc_of(str(generation))}"
+    write_atomically(disk, f"{directory}/{GENERATION_FILE}", format_rows([row]))
+
+
+def _crc_of(text: str) -> str:
+    return f"{crc32c(text.encode()):08x}"
+
+
+def finish_exchanges(disk: Disk, surveys: list[Survey], *, rng: Rng, events: Events) -> None:
+    """Takes the older of two partitions of a name out of the surveys, where a crash left both.
+
+    Raises OSError.
+    """
+    for name in sorted(doubled_partitions(surveys), key=lambda one: (one.topic, one.partition)):
+        found = [one for one in surveys if name in one.partitions]
+        folder = partition_name(name.topic, name.partition)
+        ids = {read_partition_metadata(disk, f"{one.log_dir}/{folder}", events) for one in found}
+        by_generation = sorted(
+            (read_generation(disk, f"{one.log_dir}/{folder}"), one.log_dir) for one in found
+        )
+        if len(ids) != 1 or by_generation[-1][0] == by_generation[-2][0]:
+            continue
+        kept = by_generation[-1][1]
+        for survey in found:
+            if survey.log_dir == kept:
+                continue
+            path = _aside(survey.log_dir, name, rng)
+            disk.rename(f"{survey.log_dir}/{folder}", path)
+            disk.sync_dir(survey.log_dir)
+            survey.partitions.remove(name)
+            survey.deleted.append(path)
+            events.warning("replica_move_finished", kept=kept, removed=path)
+
+
+def _aside(log_dir: str, name: PartitionName, rng: Rng) -> str:
+    return f"{log_dir}/{aside_name(name.topic, name.partition, Kind.DELETED, rng)}"
+
+
+def rename_aside(disk: Disk, path: str, new_path: str) -> None:
+    """Durable when it returns. Raises OSError."""
+    disk.rename(path, new_path)
+    disk.sync_dir(parent_of(path))
+
+
+def set_log_aside(disk: Disk, log: Log, path: str) -> None:
+    """As `rename_aside`, of a log that a worker may still have in hand."""
+    log.set_directory_aside(path)
+    disk.sync_dir(parent_of(path))
+
+
+class FutureCopy:
+    """The copy of a log. What changes it waits for the disk: for a worker, one call at a time.
+
+    `log` is None until `open` has returned.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_disk",
+        "_events",
+        "_unsynced",
+        "is_there",
+        "log",
+        "log_dir",
+        "name",
+        "path",
+    )
+
+    def __init__(
+        self, disk: Disk, log_dir: str, path: str, name: PartitionName, clock: Clock, events: Events
+    ) -> None:
+        self.log_dir = log_dir
+        self.path = path
+        self.name = name
+        self.log: Log | None = None
+        # False once it has its final name.
+        self.is_there = True
+        self._disk = disk
+        self._clock = clock
+        self._events = events
+        self._unsynced = 0
+
+    def __repr__(self) -> str:
+        return f"<FutureCopy {self.path} {self.log}>"
+
+    @property
+    def end_offset(self) -> int:
+        """Where the copy ends; 0 as long as nothing is known of it."""
+        return 0 if self.log is None else self.log.log_end_offset
+
+    @property
+    def size_bytes(self) -> int:
+        return 0 if self.log is None else self.log.size_bytes
+
+    def make(self, topic_id: bytes) -> None:
+        """Makes its directory, empty and durable."""
+        self._disk.make_dir(self.path)
+        write_partition_metadata(self._disk, self.path, topic_id)
+        self._disk.sync_dir(self.log_dir)
+
+    def open(self, source: Log, *, clean: bool) -> None:
+        """Opens what is there. `clean`: it was closed in good order, and nothing was lost since."""
+        if read_partition_metadata(self._disk, self.path, self._events) != source.topic_id:
+            write_partition_metadata(self._disk, self.path, source.topic_id)
+            clean = False
+        self.log = self._open_at(self.path, source, source.config, clean=clean)
+
+    def start_over(self, base_offset: int) -> None:
+        """Empties it; its next batch begins at or above `base_offset`."""
+        assert self.log is not None
+        self.log.truncate_fully_and_start_at(base_offset)
+
+    def append(self, data: bytes, config: LogConfig) -> int:
+        """Takes up the whole batches that the data begins with; how many bytes that were.
+
+        Raises KafkaError for batches that are damaged.
+        """
+        log = self.log
+        assert log is not None
+        if log.config != config:
+            log.config = config
+        size = 0
+        for position, header in iterate_headers(data):
+            size = position + header.size
+        if not size:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "no whole batch follows")
+        log.append_as_follower(memoryview(bytearray(data[:size])), now_ms=self._clock.wall_ms())
+        self._unsynced += size
+        if self._unsynced > UNSYNCED_BYTES_MAX:
+            self.sync()
+        return size
+
+    def sync(self) -> None:
+        assert self.log is not None
+        ticket = self.log.begin_flush()
+        if ticket is not None:
+            ticket.sync()
+            self.log.finish_flush(ticket)
+        self.log.set_high_watermark(self.log.visible_end)
+        self._unsynced = 0
+
+    def close(self, *, clean: bool = True) -> None:
+        if self.log is not None:
+            self.log.close(clean=clean)
+            self.log = None
+
+    # the exchange
+
+    def complete(self, source: Log, snapshot: bytes) -> None:
+        """Steps 1 and 2: closes it, durable, with what the log knows of its producers."""
+        log = self.log
+        assert log is not None
+        assert log.log_end_offset == source.log_end_offset, (log, source)
+        self.sync()
+        log.delete_records(source.log_start_offset)
+        log.close(clean=True)
+        if source.log_end_offset > log.segments.active.base_offset:
+            directory = PartitionDir(self._disk, self.path, self._events)
+            write_snapshot(directory, source.log_end_offset, snapshot, sync=True)
+        self._disk.sync_dir(self.path)
+        write_generation(self._disk, self.path, read_generation(self._disk, source.directory) + 1)
+
+    def take_name(self, source: Log) -> Log:
+        """Step 3: the copy under its name, open. Its dir's checkpoints must know of it before."""
+        path = f"{self.log_dir}/{partition_name(self.name.topic, self.name.partition)}"
+        self.is_there = False
+        self._disk.rename(self.path, path)
+        self._disk.sync_dir(self.log_dir)
+        log = self._open_at(path, source, source.config, clean=True)
+        self.log = None
+        return log
+
+    def _open_at(self, path: str, source: Log, config: LogConfig, *, clean: bool) -> Log:
+        return Log.open(
+            self._disk,
+            path,
+            topic=source.topic,
+            partition=source.partition,
+            topic_id=source.topic_id,
+            config=config,
+            recovery_point=0,
+            log_start_offset=source.log_start_offset if path != self.path else 0,
+            high_watermark=source.high_watermark,
+            clean=clean,
+            now_ms=self._clock.wall_ms(),
+            events=self._events,
+        )
+
+
+def next_slice(source: Log, copy: Log) -> FileSlice | None:
+    """What the copy lacks next; None if it is as long as the log. Raises KafkaError."""
+    offset = max(copy.log_end_offset, source.log_start_offset)
+    return source.read(offset, max_bytes=COPY_BYTES, upper=UPPER_LOG_END, at_least_one=True)
+
+
+def continues(source: Log, copy: Log) -> bool:
+    """Whether a copy that was found is a beginning of the log: its last batch is the log's, too."""
+    end = copy.log_end_offset
+    if copy.segments.active.size == 0 or not source.log_start_offset < end <= source.log_end_offset:
+        return False
+    mine, theirs = (
+        log.read(end - 1, max_bytes=HEADER_SIZE, upper=UPPER_LOG_END, at_least_one=False)
+        for log in (copy, source)
+    )
+    return mine is not None and theirs is not None and mine.read() == theirs.read()
+
+
+def first_base_offset(source: Log) -> int:
+    """The base offset of the batch that holds the log start; the end of an empty log."""
+    found = source.read(
+        source.log_start_offset, max_bytes=HEADER_SIZE, upper=UPPER_LOG_END, at_least_one=False
+    )
+    return source.log_end_offset if found is None else read_header(found.read()).base_offset

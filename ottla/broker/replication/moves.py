@@ -1,0 +1,331 @@
+"""Replicas on their way to another log dir of this broker (AlterReplicaLogDirs, KIP-113).
+
+One move at a time: its copy is filled by a worker, a little in each turn, while appends and reads
+go on with the log. When the copy is nearly as long, the partition's appends wait for the exchange,
+whose steps and crashes stand in `log/moving.py`: a sync, two renames. What stays of a move over a
+restart is its directory; the job that finds one goes on with it.
+
+The shell of `FutureCopy`. All here belongs to the loop, but what `_work` is given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from ottla.broker.faults import Call
+from ottla.broker.log.checkpoints import TopicPartition
+from ottla.broker.log.directories import Kind, PartitionName, aside_name
+from ottla.broker.log.log import Log
+from ottla.broker.log.manager import LogManager
+from ottla.broker.log.moving import (
+    COPY_BYTES,
+    FutureCopy,
+    continues,
+    first_base_offset,
+    next_slice,
+    read_generation,
+    rename_aside,
+    set_log_aside,
+    write_generation,
+)
+from ottla.broker.ports import Clock, Events, Rng
+from ottla.broker.replication.replicas import Partition, Replicas
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+T = TypeVar("T")
+
+
+class Move:
+    """One replica on its way. `clean`: its copy was closed in good order by the last process."""
+
+    __slots__ = ("clean", "copy", "key")
+
+    def __init__(self, key: TopicPartition, copy: FutureCopy, *, clean: bool) -> None:
+        self.key = key
+        self.copy = copy
+        self.clean = clean
+
+    def __repr__(self) -> str:
+        return (
+            f"<Move {self.key[0]}-{self.key[1]} to {self.copy.log_dir} at {self.copy.end_offset}>"
+        )
+
+
+class ReplicaMoves:
+    """All moves of this broker. `run` is a job; `close` comes before the logs are closed."""
+
+    def __init__(
+        self,
+        *,
+        logs: LogManager,
+        replicas: Replicas,
+        clock: Clock,
+        events: Events,
+        rng: Rng,
+        in_worker: Callable[[Callable[[], Any]], Awaitable[Any]],
+        bytes_per_second: Callable[[], int],
+        on_moved: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`on_moved` records where a replica lies now."""
+        self._logs = logs
+        self._replicas = replicas
+        self._clock = clock
+        self._events = events
+        self._rng = rng
+        self._in_worker = in_worker
+        self._bytes_per_second = bytes_per_second
+        self._on_moved = on_moved
+        self._moves: dict[TopicPartition, Move] = {}
+        # The move that `run` is about; nobody else touches its copy.
+        self._in_hand: Move | None = None
+        self._working: dict[asyncio.Future[Any], None] = {}
+        self._exchanging: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<ReplicaMoves {list(self._moves.values())}>"
+
+    def to(self, log_dir: str) -> list[tuple[FutureCopy, Log]]:
+        """The copies in a log dir, each with the log that it is of."""
+        found: list[tuple[FutureCopy, Log]] = []
+        for move in self._moves.values():
+            partition = self._replicas.get(*move.key)
+            if move.copy.log_dir == log_dir and partition is not None:
+                found.append((move.copy, partition.log))
+        return found
+
+    async def begin(self, partition: Partition, log_dir: str) -> None:
+        """Lets a led partition move to a log dir; its directory there is durable then.
+
+        A move to another dir is given up, and so is one where the dir is the partition's own.
+        Raises KafkaError where the dir fails.
+        """
+        key = (partition.topic, partition.index)
+        move = self._moves.get(key)
+        if move is not None:
+            if move.copy.log_dir == log_dir:
+                return
+            del self._moves[key]
+            if move is not self._in_hand:
+                await self._remove(move)
+        if self._logs.dir_of(partition.log) == log_dir:
+            return
+        name = PartitionName(partition.topic, partition.index, Kind.FUTURE)
+        path = f"{log_dir}/{aside_name(*key, Kind.FUTURE, self._rng)}"
+        copy = FutureCopy(self._logs.disk, log_dir, path, name, self._clock, self._events)
+        try:
+            await self._work(partial(copy.make, partition.topic_id))
+        except OSError as error:
+            self._logs.faults.failed(log_dir, Call.WRITE, error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        self._moves[key] = Move(key, copy, clean=True)
+        self._events.info(
+            "replica_move_begun", topic=key[0], partition=key[1], to=log_dir, path=path
+        )
+
+    def resume(self) -> None:
+        """Goes on with the moves that the last process did not end."""
+        for found in self._logs.found_copies:
+            key = (found.name.topic, found.name.partition)
+            partition = self._replicas.get(*key)
+            if partition is None or key in self._moves:
+                self._events.warning("partition_left_aside", path=found.path)
+                continue
+            copy = FutureCopy(
+                self._logs.disk, found.log_dir, found.path, found.name, self._clock, self._events
+            )
+            self._moves[key] = Move(key, copy, clean=found.clean)
+        self._logs.found_copies.clear()
+
+    async def run(self) -> None:
+        """Carries every move to its end, one after the other."""
+        for move in list(self._moves.values()):
+            if not self._is_current(move):
+                continue
+            self._in_hand = move
+            try:
+                await self._carry(move)
+            except (KafkaError, OSError) as error:
+                self._tell_failure(move, error)
+            finally:
+                self._in_hand = None
+            if not move.copy.is_there:
+                await self._on_moved()
+            elif move.key not in self._logs.offline_partitions:
+                await self._remove(move)  # it has failed, was given up, or its topic is gone
+
+    async def close(self) -> None:
+        """Waits for what is under way, and closes the copies; a later start goes on with them."""
+        if self._exchanging is not None:
+            await asyncio.gather(self._exchanging, return_exceptions=True)
+        await asyncio.gather(*self._working, return_exceptions=True)
+        for move in self._moves.values():
+            try:
+                await self._work(move.copy.close)
+            except OSError as error:
+                self._logs.faults.failed(move.copy.log_dir, Call.WRITE, error)
+
+    # one move
+
+    async def _carry(self, move: Move) -> None:
+        while (partition := self._ready(move)) is not None:
+            await self._open(move, partition.log)
+            while await self._copy_some(move):
+                pass
+            if self._ready(move) is partition:
+                self._exchanging = asyncio.create_task(self._exchange(move, partition))
+                try:
+                    await asyncio.shield(self._exchanging)
+                finally:
+                    if self._exchanging.done():
+                        self._exchanging = None
+
+    def _ready(self, move: Move) -> Partition | None:
+        """The partition of a move that goes on; None ends it."""
+        partition = self._replicas.get(*move.key)
+        is_needed = (
+            self._is_current(move)
+            and partition is not None
+            and move.copy.log_dir not in self._logs.offline_dirs
+            and self._logs.dir_of(partition.log) != move.copy.log_dir
+        )
+        return partition if is_needed else None
+
+    def _is_current(self, move: Move) -> bool:
+        return self._moves.get(move.key) is move
+
+    async def _open(self, move: Move, source: Log) -> None:
+        copy = move.copy
+        if copy.log is None:
+            await self._work(partial(copy.open, source, clean=move.clean))
+        assert copy.log is not None
+        if not continues(source, copy.log):
+            base_offset = min(first_base_offset(source), source.log_start_offset)
+            await self._work(partial(copy.start_over, base_offset))
+
+    async def _copy_some(self, move: Move) -> bool:
+        """One turn; False when the copy has nearly all, or the move has ended."""
+        partition, copy = self._ready(move), move.copy
+        if partition is None or copy.log is None:
+            return False
+        source = partition.log
+        if copy.log.log_end_offset < source.log_start_offset:
+            base_offset = min(first_base_offset(source), source.log_start_offset)
+            await self._work(partial(copy.start_over, base_offset))
+        found = next_slice(source, copy.log)
+        if found is None:
+            return False
+        loop = asyncio.get_running_loop()
+        started_s = loop.time()
+        found.file.pin()
+        try:
+            data = await self._work(found.read)
+        finally:
+            found.file.unpin()
+        size = await self._work(partial(copy.append, data, source.config))
+        took_s = loop.time() - started_s
+        rate = max(self._bytes_per_second(), 1)
+        # A pace, not a wait for anybody.
+        await asyncio.sleep(max(took_s, size / rate - took_s))
+        return size >= COPY_BYTES // 2
+
+    async def _exchange(self, move: Move, partition: Partition) -> None:
+        """The copy takes the place of the log; see `log/moving.py` for the steps."""
+        copy, old = move.copy, partition.log
+        async with self._replicas.changes:
+            if self._ready(move) is not partition or copy.log is None:
+                return
+            release = await self._replicas.hold_appends(partition)
+            self._logs.withdraw(old)
+            old.failed = OSError("its replica is being exchanged")
+            try:
+                while (found := next_slice(old, copy.log)) is not None:
+                    data = await self._work(found.read)
+                    await self._work(partial(copy.append, data, old.config))
+                await self._work(partial(copy.complete, old, old.producer_state.snapshot()))
+                await self._work(partial(self._logs.expect, old, copy.log_dir))
+                new = await self._take_name(move, old)
+                if new is not None:
+                    await self._replace(move, partition, old, new)
+            finally:
+                if partition.log is old:
+                    old.failed = None
+                    self._logs.reinstate(old)
+                release()
+
+    async def _take_name(self, move: Move, old: Log) -> Log | None:
+        """Step 3. Where it fails the old log goes on, but above whatever is on that disk."""
+        try:
+            return await self._work(partial(move.copy.take_name, old))
+        except OSError as error:
+            self._logs.faults.failed(move.copy.log_dir, Call.SYNC, error)
+        disk, log_dir = self._logs.disk, self._logs.dir_of(old)
+        try:
+            generation = await self._work(partial(read_generation, disk, old.directory)) + 2
+            await self._work(partial(write_generation, disk, old.directory, generation))
+        except OSError as error:
+            self._logs.faults.failed(log_dir, Call.SYNC, error)
+        return None
+
+    async def _replace(self, move: Move, partition: Partition, old: Log, new: Log) -> None:
+        """Step 4: the new log is served, the old one goes."""
+        if old.log_start_offset > new.log_start_offset:
+            new.delete_records(old.log_start_offset)
+        self._forget(move)
+        old_dir = self._logs.dir_of(old)
+        old_path = self._logs.exchange(old, new)
+        self._replicas.change_log(partition, new, move.copy.log_dir)
+        try:
+            await self._work(partial(set_log_aside, self._logs.disk, old, old_path))
+        except OSError as error:
+            self._logs.faults.failed(old_dir, Call.SYNC, error)
+        else:
+            self._logs.remove_later(old_dir, old_path, old)
+        self._events.info(
+            "replica_moved",
+            topic=move.key[0],
+            partition=move.key[1],
+            to=move.copy.log_dir,
+            end_offset=new.log_end_offset,
+        )
+
+    def _tell_failure(self, move: Move, error: KafkaError | OSError) -> None:
+        """A move that cannot go on; the partition stays where it is."""
+        self._forget(move)
+        self._events.error(
+            "replica_move_failed",
+            topic=move.key[0],
+            partition=move.key[1],
+            to=move.copy.log_dir,
+            error=str(error),
+        )
+        if isinstance(error, OSError):
+            self._logs.faults.failed(move.copy.log_dir, Call.WRITE, error)
+
+    def _forget(self, move: Move) -> None:
+        if self._is_current(move):
+            del self._moves[move.key]
+
+    async def _remove(self, move: Move) -> None:
+        """Takes the files of a move away that came to nothing."""
+        self._forget(move)
+        copy = move.copy
+        if copy.log_dir in self._logs.offline_dirs:
+            return
+        path = f"{copy.log_dir}/{aside_name(*move.key, Kind.DELETED, self._rng)}"
+        try:
+            await self._work(partial(copy.close, clean=False))
+            await self._work(partial(rename_aside, self._logs.disk, copy.path, path))
+        except OSError as error:
+            self._logs.faults.failed(copy.log_dir, Call.WRITE, error)
+        else:
+            self._logs.remove_later(copy.log_dir, path, None)
+
+    async def _work(self, work: Callable[[], T]) -> T:
+        """In a worker, to its end, whoever waits for it: `close` waits for all of them."""
+        future = asyncio.ensure_future(self._in_worker(work))
+        self._working[future] = None
+        future.add_done_callback(self._working.pop)
+        return await asyncio.shield(future)
