@@ -7,7 +7,8 @@ import pytest
 from ottla.broker.log.log import UPPER_LAST_STABLE, Log
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.control import build_marker
-from tests.log.logs import NOW, SMALL, append, batch, flush, new_disk, offsets, open_log
+from tests.log.events import RecordedEvents
+from tests.log.logs import DIRECTORY, NOW, SMALL, append, batch, flush, new_disk, offsets, open_log
 
 
 def write(log: Log, pid: int, sequence: int, *, epoch: int = 0, count: int = 1) -> int:
@@ -176,3 +177,63 @@ def test_a_follower_learns_of_transactions() -> None:
 
     assert follower.last_stable_offset == 2
     assert follower.aborted_transactions(0, 2) == [(1, 0)]
+
+
+@pytest.mark.parametrize("damage", ["version", "order", "beyond", "short", "garbage"])
+def test_a_transaction_index_that_cannot_be_right_is_made_anew(damage: str) -> None:
+    disk = new_disk()
+    log = open_log(disk, SMALL)
+    write(log, 1, 0)
+    for sequence in range(20):
+        write(log, 2, sequence)
+        end(log, 2, committed=False)
+    end(log, 1, committed=False)
+    flush(log)
+    aborted = log.aborted_transactions(0, log.log_end_offset)
+    assert len(aborted) == 21
+    log.close()
+    indexes = [name for name in disk.list(DIRECTORY) if name.endswith(".txnindex")]
+    assert len(indexes) > 2
+    for name in indexes:
+        path = f"{DIRECTORY}/{name}"
+        match damage:
+            case "version":
+                disk.corrupt(path, 0, b"\0\7")
+            case "order":
+                disk.corrupt(path, 18, bytes(8))
+            case "beyond":
+                disk.corrupt(path, 18, b"\0\0\0\1")
+            case "short":
+                disk.open(path).truncate(33)
+            case "garbage":
+                disk.corrupt(path, 0, bytes(range(34)))
+    events = RecordedEvents()
+    log = open_log(disk, SMALL, high_watermark=10**6, events=events)
+
+    assert events.names.count("index_rebuilt") == len(indexes)
+    assert log.aborted_transactions(0, log.log_end_offset) == aborted
+    log.close()
+    events = RecordedEvents()
+    log = open_log(disk, SMALL, high_watermark=10**6, events=events)
+    assert events.names == []
+    assert log.aborted_transactions(0, log.log_end_offset) == aborted
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_transaction_that_is_left_open_is_told_with_the_remedy(clean: bool) -> None:
+    disk = new_disk()
+    log = open_log(disk)
+    append(log)
+    write(log, 7, 0, epoch=3)
+    write(log, 8, 0)
+    end(log, 8, committed=True)
+    flush(log)
+    log.close(clean)
+    events = RecordedEvents()
+    open_log(disk, clean=clean, events=events)
+
+    told = [fields for _, name, fields in events.told if name == "transaction_left_open"]
+    assert [(one["producer_id"], one["producer_epoch"], one["start_offset"]) for one in told] == [
+        (7, 3, 1)
+    ]
+    assert "abort --topic orders --partition 0 --start-offset 1" in told[0]["remedy"]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ottla.broker.log.checkpoints import LEADER_EPOCH_FILE, MalformedFile, read_whole
 from ottla.broker.log.flush import REFUSALS
+from ottla.broker.log.index import IndexCorrupt
 from ottla.broker.log.leader_epochs import LeaderEpochs
 from ottla.broker.log.leftovers import Contents, tidy
 from ottla.broker.log.partition_dir import PartitionDir
@@ -111,6 +112,27 @@ def remove_snapshots(directory: PartitionDir, *, above: int = -1) -> list[int]:
     return kept
 
 
+def aborted_in(
+    directory: PartitionDir,
+    segments: list[Segment],
+    segment: Segment,
+    producers: ProducerState,
+    now_ms: int,
+) -> list[AbortedTransaction]:
+    """The transactions that were aborted in a segment, by its batches and the producers before."""
+    replay(directory, segments, producers, end_offset=segment.base_offset, now_ms=now_ms)
+    aborted: list[AbortedTransaction] = []
+    try:
+        for position, header in segment.headers():
+            view = segment.batch_at(position, header.size) if header.is_control else None
+            ended = apply_batch(producers, header, view, now_ms)
+            if ended is not None and not ended.committed:
+                aborted.append(aborted_by(ended, producers))
+    except KafkaError as error:
+        directory.events.error("transactions_rebuild_broken", reason=error.message)
+    return aborted
+
+
 def reload_producers(
     directory: PartitionDir, segments: list[Segment], *, end_offset: int, now_ms: int
 ) -> ProducerState:
@@ -200,6 +222,10 @@ class _Opening:
                 # What was removed must not come back behind what is written next.
                 self._directory.disk.sync_dir(self._directory.path)
                 opened.new_names = self._changed_names = False
+        for index, segment in enumerate(opened):
+            end = opened[index + 1].base_offset if index + 1 < len(opened) else end_offset
+            self._check_transactions(opened, segment, end)
+        self._tell_open_transactions()
         self._epochs.truncate_to(end_offset)
         self._epochs.start_at(log_start_offset)
         self._producers.end_offset = end_offset
@@ -346,6 +372,41 @@ class _Opening:
         ended = apply_batch(self._producers, header, view, self._now_ms)
         if ended is not None and not ended.committed:
             segment.transactions.append(aborted_by(ended, self._producers))
+
+    def _check_transactions(self, segments: Segments, segment: Segment, end_offset: int) -> None:
+        """Makes a transaction index anew that cannot be right."""
+        try:
+            segment.transactions.check(segment.base_offset, end_offset)
+        except IndexCorrupt:
+            self._directory.events.warning("index_rebuilt", path=segment.transactions.path)
+        else:
+            return
+        producers = load_snapshot(
+            self._directory,
+            self._contents.snapshots,
+            at_most=segment.base_offset,
+            now_ms=self._now_ms,
+        )
+        aborted = aborted_in(self._directory, segments[:], segment, producers, self._now_ms)
+        segment.transactions.replace(aborted)
+        segment.transactions.seal()
+        self._changed_names = True
+
+    def _tell_open_transactions(self) -> None:
+        """Readers of committed data wait at an open transaction until somebody ends it."""
+        for start, producer_id in self._producers.open_transactions.items():
+            topic, _, partition = self._directory.path.rpartition("/")[2].rpartition("-")
+            self._directory.events.warning(
+                "transaction_left_open",
+                path=self._directory.path,
+                producer_id=producer_id,
+                producer_epoch=self._producers.producers[producer_id].epoch,
+                start_offset=start,
+                last_timestamp=self._producers.producers[producer_id].last_timestamp,
+                remedy="if its producer does not come back: kafka-transactions.sh"
+                f" --bootstrap-server ... abort --topic {topic} --partition {partition}"
+                f" --start-offset {start}",
+            )
 
     def _start_over(self, segments: Segments, end_offset: int, log_start_offset: int) -> None:
         """The log ends below its start: nothing of it is wanted any more."""

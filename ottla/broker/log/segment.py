@@ -94,6 +94,7 @@ class Segment:
         "_loaded",
         "_max_timestamp",
         "_max_timestamp_offset",
+        "_preallocated_bytes",
         "_recent_lasts",
         "_recent_positions",
         "_since_entry",
@@ -146,6 +147,7 @@ class Segment:
         )
         self._directory = directory
         self.index_interval = config.index_interval_bytes
+        self._preallocated_bytes = config.segment_bytes if config.preallocate else 0
         self._loaded = False
         self._since_entry = 0
         self._first_timestamp: int | None = None
@@ -164,6 +166,8 @@ class Segment:
         self.file = self._directory.disk.open(self.log_path, create=True)
         if self.file.size():
             self.file.truncate(0)
+        if self._preallocated_bytes:
+            self.file.truncate(self._preallocated_bytes)
         self.transactions.forget()
         self.index.create()
         self.time_index.create()
@@ -192,7 +196,12 @@ class Segment:
             self.file = None
 
     def seal(self) -> None:
-        """Brings the indexes to disk, cut to size, with the closing entry; may be repeated."""
+        """Brings the indexes to disk, cut to size, with the closing entry; may be repeated.
+
+        A file that was made at its full size is cut to its batches.
+        """
+        if self._preallocated_bytes and self.open().size() > self.size:
+            self.open().truncate(self.size)
         if self._max_timestamp > NO_TIMESTAMP:
             self.time_index.maybe_append(self._max_timestamp, self._max_timestamp_offset)
         self.index.entries.seal()

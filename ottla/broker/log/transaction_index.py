@@ -59,6 +59,28 @@ class TransactionIndex:
             self._written = len(self._entries)
         return self._entries
 
+    def check(self, base_offset: int, end_offset: int) -> None:
+        """Raises IndexCorrupt unless the file holds nothing but entries of such a segment."""
+        if self._entries is None:
+            file = self._disk.open(self.path)
+            try:
+                size = file.size()
+            finally:
+                file.close()
+            before = base_offset - 1
+            entries = self.entries()
+            for one in entries:
+                if not before < one.last_offset < end_offset or one.first_offset > one.last_offset:
+                    raise IndexCorrupt(self.path)
+                before = one.last_offset
+            if size != len(entries) * ENTRY.size:
+                raise IndexCorrupt(self.path)
+
+    def replace(self, entries: list[AbortedTransaction]) -> None:
+        """Has these entries instead of what the file holds, from the next `seal` on."""
+        self.forget()
+        self._entries = entries
+
     def append(self, aborted: AbortedTransaction) -> None:
         """Adds an entry in memory; never fails."""
         entries = self.entries()
