@@ -8,7 +8,7 @@ from typing import Any
 from ottla.broker.coordinator.group.joining import Caller
 from ottla.broker.coordinator.group.settings import GroupSettings
 from ottla.broker.coordinator.group.shard import GroupShard
-from ottla.broker.coordinator.outcome import CoordinatorRecord, Moment, Outcome, Told
+from ottla.broker.coordinator.outcome import CoordinatorRecord, Moment, Outcome, Reply, Told
 from ottla.broker.handlers.groups import with_protocol_name
 from ottla.protocol.codec import decoder, encoder
 from ottla.protocol.messages import groups
@@ -69,9 +69,11 @@ class Lone:
     # what a script asks of its target
 
     def send(self, who: str, request: Message, version: int) -> None:
-        """Handlers' work is done here, too, as far as a group sees it."""
-        reply = Named(who, self._answers, version)
         request = _through_wire(request, version)
+        self.send_for(Named(who, self._answers, version), who, request, version)
+
+    def send_for(self, reply: Reply, who: str, request: Message, version: int) -> None:
+        """Does a handler's work, too, as far as a group sees it."""
         shard, now = self.shard, self.now
         caller = Caller(who, "/127.0.0.1", version)
         match request:
@@ -132,10 +134,10 @@ class Lone:
             reply.complete(response)
 
 
-class Wrapped(Named):
-    """A reply that is given one part of a response, and notes the whole."""
+class Wrapped:
+    """A reply that is given one part of a response, and passes on the whole."""
 
-    def __init__(self, reply: Named, wrap: Any) -> None:
+    def __init__(self, reply: Reply, wrap: Any) -> None:
         self._reply = reply
         self._wrap = wrap
 

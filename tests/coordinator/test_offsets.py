@@ -1,0 +1,218 @@
+"""Committed offsets: what keeps them, what expires them, what transactions do to them."""
+
+from __future__ import annotations
+
+from ottla.broker.coordinator.group.offsets import Offsets
+from ottla.broker.coordinator.group.settings import GroupSettings
+from ottla.broker.coordinator.outcome import CoordinatorRecord
+from ottla.protocol.messages import groups
+from ottla.protocol.messages.coordinator_records import OffsetCommitKey, OffsetCommitValue
+from tests.coordinator.scenario import Script
+from tests.coordinator.shards import TOPIC_ID, Lone
+
+RETENTION_MS = 60_000
+KEY = ("g", "t", 0)
+
+
+def _lone() -> Lone:
+    return Lone(
+        GroupSettings(
+            offsets_retention_ms=RETENTION_MS,
+            initial_rebalance_delay_ms=0,
+            min_session_timeout_ms=1_000,
+        )
+    )
+
+
+def _value(offset: int) -> OffsetCommitValue:
+    return OffsetCommitValue(offset, 1, "", 1_000, -1, TOPIC_ID)
+
+
+def _committed(lone: Lone) -> int | None:
+    found = lone.shard.offsets.get(*KEY)
+    return None if found is None else found.offset
+
+
+def test_offsets_of_a_simple_group_expire_by_their_commit() -> None:
+    lone = _lone()
+    Script(lone).commit("A", 5, generation=-1, member_id="")
+    lone.wait(RETENTION_MS - 1)
+    lone.expire_offsets()
+
+    assert _committed(lone) == 5
+
+    lone.wait(1)
+    lone.expire_offsets()
+
+    assert _committed(lone) is None
+    assert "g" not in lone.shard.groups
+    assert lone.events()[-2:] == ["group_offsets_expired", "group_deleted"]
+    assert "g" not in lone.replayed().groups
+
+
+def test_offsets_of_a_group_that_had_members_expire_when_it_has_been_empty() -> None:
+    lone = _lone()
+    script = Script(lone)
+    script.enter("A")
+    script.sync("A", {"A": b""})
+    script.commit("A", 5)
+    for _ in range(20):
+        lone.wait(RETENTION_MS // 30)
+        script.heartbeat("A")
+    lone.wait(1_000)
+    script.leave("A")
+    lone.expire_offsets()
+
+    assert _committed(lone) == 5
+
+    lone.wait(RETENTION_MS)
+    lone.expire_offsets()
+
+    assert _committed(lone) is None
+
+
+def test_offsets_of_members_do_not_expire() -> None:
+    lone = _lone()
+    script = Script(lone)
+    script.enter("A")
+    script.sync("A", {"A": b""})
+    script.commit("A", 5)
+    for _ in range(3 * RETENTION_MS // 1_000):
+        lone.wait(1_000)
+        script.heartbeat("A")
+    lone.expire_offsets()
+
+    assert _committed(lone) == 5
+
+
+def test_a_consumer_group_forgets_topics_that_it_left() -> None:
+    lone = _lone()
+    script = Script(lone)
+    wants_other = b"\0\0" + b"\0\0\0\1" + b"\0\5other" + b"\xff\xff\xff\xff"
+    protocols = (("range", wants_other),)
+    script.enter("A", protocol_type="consumer", protocols=protocols)
+    script.sync("A", {"A": b""}, protocol_type="consumer")
+    script.commit("A", 5)
+    for _ in range(RETENTION_MS // 1_000 + 1):
+        lone.wait(1_000)
+        script.heartbeat("A")
+    lone.expire_offsets()
+
+    assert _committed(lone) is None
+    assert "g" in lone.shard.groups
+
+
+def test_a_retention_of_its_own_wins() -> None:
+    lone = _lone()
+    partition = groups.OffsetCommitRequest.OffsetCommitRequestPartition(0, 5)
+    topic = groups.OffsetCommitRequest.OffsetCommitRequestTopic("t", partitions=[partition])
+    request = groups.OffsetCommitRequest("g", -1, "", retention_time_ms=100, topics=[topic])
+    lone.send("A", request, 2)
+    lone.wait(100)
+    lone.expire_offsets()
+
+    assert _committed(lone) is None
+
+
+def test_offsets_go_with_their_topic_and_do_not_come_back_with_its_name() -> None:
+    lone = _lone()
+    script = Script(lone)
+    script.commit("A", 5, generation=-1, member_id="")
+    lone.delete_topic("t")
+
+    assert _committed(lone) is None
+
+    lone.topic_ids["t"] = TOPIC_ID
+    script.commit("A", 6, generation=-1, member_id="")
+    # The tombstones were lost with the process.
+    lone.topic_ids["t"] = bytes(16 * [7])
+    script.fetch("A")
+
+    assert script.lines[-1].startswith("A OffsetFetch v9 -> 0 NONE; 0: -1")
+
+    lone.expire_offsets()
+
+    assert _committed(lone) is None
+
+
+def test_an_offset_set_from_outside_is_told() -> None:
+    lone = _lone()
+    script = Script(lone)
+    script.enter("A")
+    script.sync("A", {"A": b""})
+    script.commit("A", 5)
+    script.leave("A")
+    script.commit("admin", 0, generation=-1, member_id="")
+    told = lone.told[-1]
+
+    assert (told.event, told.fields["offset"], told.fields["former_offset"]) == (
+        "group_offset_reset",
+        0,
+        5,
+    )
+
+
+def test_a_transaction_is_pending_until_its_marker() -> None:
+    offsets = Offsets()
+    offsets.commit(KEY, _value(1))
+    offsets.commit(KEY, _value(2), 9)
+
+    assert offsets.is_pending(KEY)
+    assert offsets.has_open_transaction("g")
+    assert offsets.pending_keys("g") == [KEY]
+
+    offsets.end_transaction(9, is_commit=True)
+    found = offsets.get(*KEY)
+
+    assert found is not None
+    assert found.offset == 2
+    assert not offsets.is_pending(KEY)
+
+
+def test_an_aborted_one_leaves_nothing() -> None:
+    offsets = Offsets()
+    offsets.commit(KEY, _value(2), 9)
+    offsets.end_transaction(9, is_commit=False)
+
+    assert offsets.get(*KEY) is None
+    assert not offsets.has_open_transaction("g")
+
+
+def test_a_commit_meanwhile_wins_over_the_transaction_before_it() -> None:
+    offsets = Offsets()
+    offsets.commit(KEY, _value(2), 9)
+    offsets.commit(KEY, _value(3))
+    offsets.end_transaction(9, is_commit=True)
+    found = offsets.get(*KEY)
+
+    assert found is not None
+    assert found.offset == 3
+
+
+def test_who_asks_for_stable_offsets_is_told_that_one_is_not() -> None:
+    lone = _lone()
+    Script(lone).commit("A", 5, generation=-1, member_id="")
+    lone.shard.apply(CoordinatorRecord(OffsetCommitKey(*KEY), _value(8)), 0, 9)
+    topic = groups.OffsetFetchRequest.OffsetFetchRequestTopics("t", partition_indexes=[0])
+    one = groups.OffsetFetchRequest.OffsetFetchRequestGroup("g", topics=[topic])
+    lone.answers()
+    for stable, expected in ((True, (-1, 88)), (False, (5, 0))):
+        lone.send("A", groups.OffsetFetchRequest(groups=[one], require_stable=stable), 9)
+        ((_, answer),) = lone.answers()
+        (part,) = answer.groups[0].topics[0].partitions
+
+        assert (part.committed_offset, part.error_code) == expected
+    lone.shard.end_transaction(9, is_commit=True)
+
+    assert _committed(lone) == 8
+
+
+def test_a_deleted_group_takes_its_offsets_along() -> None:
+    lone = _lone()
+    script = Script(lone)
+    script.commit("A", 5, generation=-1, member_id="")
+    script.delete_group()
+
+    assert lone.shard.groups == {}
+    assert _committed(lone) is None
+    assert lone.replayed().groups == {}

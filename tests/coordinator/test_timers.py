@@ -1,0 +1,78 @@
+"""Deadlines by key in virtual time."""
+
+from __future__ import annotations
+
+import random
+
+from ottla.broker.coordinator.timers import Timers
+
+
+def test_what_is_due_comes_in_order_and_once() -> None:
+    timers: Timers[str] = Timers()
+    timers.set("b", 20)
+    timers.set("a", 10)
+    timers.set("c", 30)
+
+    assert timers.take_due(9) == []
+    assert timers.take_due(20) == ["a", "b"]
+    assert timers.take_due(20) == []
+    assert timers.next_ms() == 30
+
+
+def test_a_later_deadline_replaces_an_earlier_one() -> None:
+    timers: Timers[str] = Timers()
+    timers.set("a", 10)
+    timers.set("a", 50)
+
+    assert timers.take_due(10) == []
+    assert timers.next_ms() == 50
+    assert timers.take_due(50) == ["a"]
+
+
+def test_an_earlier_deadline_replaces_a_later_one() -> None:
+    timers: Timers[str] = Timers()
+    timers.set("a", 50)
+    timers.set("a", 10)
+
+    assert timers.take_due(10) == ["a"]
+    assert timers.take_due(100) == []
+    assert timers.next_ms() is None
+
+
+def test_a_cancelled_one_is_never_due() -> None:
+    timers: Timers[str] = Timers()
+    timers.set("a", 10)
+    timers.cancel("a")
+    timers.cancel("nobody")
+
+    assert timers.deadline_ms("a") is None
+    assert timers.take_due(100) == []
+
+
+def test_against_a_plain_dictionary() -> None:
+    """Whatever is set and cancelled in whatever order, what is due is what a dictionary says."""
+    rng = random.Random(3)
+    timers: Timers[int] = Timers()
+    model: dict[int, int] = {}
+    now_ms = 0
+    for _ in range(5_000):
+        key = rng.randrange(20)
+        match rng.randrange(4):
+            case 0 | 1:
+                deadline_ms = now_ms + rng.randrange(100)
+                timers.set(key, deadline_ms)
+                model[key] = deadline_ms
+            case 2:
+                timers.cancel(key)
+                model.pop(key, None)
+            case _:
+                now_ms += rng.randrange(30)
+                due = {one for one, deadline_ms in model.items() if deadline_ms <= now_ms}
+
+                assert set(timers.take_due(now_ms)) == due
+                for one in due:
+                    del model[one]
+        earliest = min(model.values(), default=None)
+        next_ms = timers.next_ms()
+        assert len(timers) == len(model)
+        assert earliest is None or (next_ms is not None and next_ms <= earliest)
