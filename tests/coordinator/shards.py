@@ -10,9 +10,9 @@ from ottla.broker.coordinator.group.settings import GroupSettings
 from ottla.broker.coordinator.group.shard import GroupShard
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Moment, Outcome, Reply, Told
 from ottla.broker.handlers.groups import with_protocol_name
-from ottla.protocol.codec import decoder, encoder
 from ottla.protocol.messages import groups
 from ottla.protocol.schema import Message
+from tests.coordinator.asking import through_wire
 
 START_WALL_MS = 1_704_067_200_000
 TOPIC_ID = bytes(range(16))
@@ -29,7 +29,7 @@ class Named:
     def complete(self, response: Any) -> None:
         if isinstance(response, groups.JoinGroupResponse):
             response = with_protocol_name(response, self._version)
-        self._into.append((self.name, _through_wire(response, self._version)))
+        self._into.append((self.name, through_wire(response, self._version)))
 
 
 class Lone:
@@ -69,7 +69,7 @@ class Lone:
     # what a script asks of its target
 
     def send(self, who: str, request: Message, version: int) -> None:
-        request = _through_wire(request, version)
+        request = through_wire(request, version)
         self.send_for(Named(who, self._answers, version), who, request, version)
 
     def send_for(self, reply: Reply, who: str, request: Message, version: int) -> None:
@@ -143,9 +143,3 @@ class Wrapped:
 
     def complete(self, response: Any) -> None:
         self._reply.complete(self._wrap(response))
-
-
-def _through_wire(message: Any, version: int) -> Any:
-    out = bytearray()
-    encoder(type(message), version)(message, out, [])
-    return decoder(type(message), version)(memoryview(out), 0)[0]

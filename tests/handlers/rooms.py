@@ -105,7 +105,7 @@ class House:
     async def __aenter__(self) -> House:
         self._workers = ThreadPoolExecutor(2)
         logs = self._make_logs()
-        logs.load(config_of=lambda name: self._log_config(self.rooms.image, name))
+        logs.load(config_of=lambda name: effective_log_config(self._config, {}))
         quorum = self._make_quorum(logs)
         replicas = Replicas(
             loop=asyncio.get_running_loop(),

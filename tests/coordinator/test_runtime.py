@@ -1,0 +1,252 @@
+"""The shell around the shards: what it appends, when it answers, how it loads."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from ottla.broker.coordinator import loading, runtime
+from ottla.broker.coordinator.group.coordinator import CONSUMER_OFFSETS
+from ottla.broker.coordinator.placement import partition_for
+from ottla.broker.coordinator.records import encode_key, encode_value
+from ottla.broker.replication.replicas import Partition
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages import groups
+from ottla.protocol.messages.coordinator_records import OffsetCommitKey, OffsetCommitValue
+from ottla.protocol.messages.topics import DeleteTopicsRequest
+from ottla.protocol.records.batch import iterate_headers
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.control import build_marker
+from ottla.protocol.records.record import Record
+from tests.coordinator.asking import ask
+from tests.handlers.rooms import House
+
+GROUP = "g"
+PARTITIONS = 5
+
+
+@pytest.fixture
+async def house() -> AsyncIterator[House]:
+    settings = {
+        "offsets.topic.num.partitions": str(PARTITIONS),
+        "group.initial.rebalance.delay.ms": "0",
+    }
+    async with House(settings) as opened:
+        await opened.create("t", partitions=2)
+        await opened.ask(groups.FindCoordinatorRequest(coordinator_keys=[GROUP]), 4)
+        yield opened
+
+
+def _commit(offset: int, *, group: str = GROUP, partition: int = 0) -> groups.OffsetCommitRequest:
+    part = groups.OffsetCommitRequest.OffsetCommitRequestPartition(partition, offset)
+    topic = groups.OffsetCommitRequest.OffsetCommitRequestTopic("t", partitions=[part])
+    return groups.OffsetCommitRequest(group, topics=[topic])
+
+
+def _fetch(group: str = GROUP) -> groups.OffsetFetchRequest:
+    topic = groups.OffsetFetchRequest.OffsetFetchRequestTopics("t", partition_indexes=[0])
+    one = groups.OffsetFetchRequest.OffsetFetchRequestGroup(group, topics=[topic])
+    return groups.OffsetFetchRequest(groups=[one])
+
+
+async def _committed(house: House, group: str = GROUP) -> int:
+    answer = await ask(house, _fetch(group), 9)
+    (part,) = answer.groups[0].topics[0].partitions
+    offset: int = part.committed_offset
+    return offset
+
+
+def _led(house: House, group: str = GROUP) -> Partition:
+    partition = house.rooms.replicas.get(CONSUMER_OFFSETS, partition_for(group, PARTITIONS))
+    assert partition is not None
+    return partition
+
+
+def _code(answer: groups.OffsetCommitResponse) -> int:
+    return answer.topics[0].partitions[0].error_code
+
+
+def _batches(partition: Partition) -> list[int]:
+    """How many records each batch of the log has."""
+    piece = partition.log.read(0, max_bytes=1 << 20, upper=0, at_least_one=True)
+    assert piece is not None
+    return [header.record_count for _, header in iterate_headers(piece.read())]
+
+
+async def test_commits_of_one_turn_share_an_append(house: House) -> None:
+    answers = await asyncio.gather(*(ask(house, _commit(number), 9) for number in range(20)))
+
+    assert [_code(answer) for answer in answers] == [0] * 20
+    assert _batches(_led(house)) == [20]
+    assert await _committed(house) == 19
+
+
+async def test_what_comes_during_a_sync_shares_the_next(house: House) -> None:
+    first = asyncio.ensure_future(ask(house, _commit(1), 9))
+    partition = _led(house)
+    while not partition.commit_waiters:
+        await asyncio.sleep(0)
+    later = await asyncio.gather(*(ask(house, _commit(number), 9) for number in range(2, 8)))
+    await first
+
+    assert [_code(answer) for answer in later] == [0] * 6
+    assert _batches(partition) == [1, 6]
+
+
+async def test_a_question_waits_for_what_it_saw(house: House) -> None:
+    commit = asyncio.ensure_future(ask(house, _commit(7), 9))
+    await asyncio.sleep(0)
+    found = await _committed(house)
+
+    assert found == 7
+    assert commit.done()
+    assert _led(house).log.durable_end == 1
+
+
+async def test_a_commit_is_synced_whatever_flush_messages_says(house: House) -> None:
+    assert _code(await ask(house, _commit(7), 9)) == 0
+    log = _led(house).log
+
+    assert log.durable_end == log.log_end_offset == 1
+
+
+async def test_offsets_outlive_the_broker(house: House) -> None:
+    await ask(house, _commit(7), 9)
+    async with house.restarted() as again:
+        assert await _committed(again) == 7
+
+
+async def test_a_group_outlives_the_broker(house: House) -> None:
+    member_id = await _stable_member(house)
+    async with house.restarted() as again:
+        beat = groups.HeartbeatRequest(GROUP, 1, member_id)
+        described = await ask(again, groups.DescribeGroupsRequest([GROUP]), 5)
+
+        assert (await ask(again, beat, 4)).error_code == 0
+        assert described.groups[0].group_state == "Stable"
+        assert described.groups[0].members[0].member_assignment == b"mine"
+
+
+async def _stable_member(house: House) -> str:
+    protocol = groups.JoinGroupRequest.JoinGroupRequestProtocol("range", b"")
+    join = groups.JoinGroupRequest(GROUP, 10_000, 10_000, "", None, "test", [protocol])
+    joining = asyncio.ensure_future(ask(house, join, 3))
+    joined = await joining
+    mine = groups.SyncGroupRequest.SyncGroupRequestAssignment(joined.member_id, b"mine")
+    sync = groups.SyncGroupRequest(GROUP, 1, joined.member_id, assignments=[mine])
+    assert (await ask(house, sync, 3)).error_code == 0
+    member_id: str = joined.member_id
+    return member_id
+
+
+async def test_a_full_disk_refuses_and_leaves_what_is_on_it(house: House) -> None:
+    await ask(house, _commit(7), 9)
+    house.disk.inject("pwrite", errno.ENOSPC, path=".log")
+    refused = await ask(house, _commit(8), 9)
+
+    assert _code(refused) == ErrorCode.NOT_COORDINATOR
+    assert await _committed(house) == 7
+
+    assert _code(await ask(house, _commit(9), 9)) == 0
+    assert await _committed(house) == 9
+
+
+async def test_a_lost_disk_is_not_coordinated(house: House) -> None:
+    await ask(house, _commit(7), 9)
+    partition = _led(house)
+    house.rooms.replicas.drop(partition, ErrorCode.KAFKA_STORAGE_ERROR)
+    house.rooms.groups.take_up(house.rooms.image)
+    answer = await ask(house, _fetch(), 9)
+
+    assert answer.groups[0].error_code == ErrorCode.NOT_COORDINATOR
+    assert _code(await ask(house, _commit(8), 9)) == ErrorCode.NOT_COORDINATOR
+
+
+async def test_a_long_log_is_loaded_beside_everything_else(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "SHORT_LOG_BYTES", 0)
+    monkeypatch.setattr(loading, "READ_BYTES", 200)
+    monkeypatch.setattr(loading, "RECORDS_PER_TURN", 1)
+    for number in range(30):
+        await ask(house, _commit(number), 9)
+    async with house.restarted() as again:
+        beat = await ask(again, groups.HeartbeatRequest(GROUP, 1, "m"), 4)
+        sync = await ask(again, groups.SyncGroupRequest(GROUP, 1, "m"), 3)
+        listed = await ask(again, groups.ListGroupsRequest(), 4)
+        fetched = await ask(again, _fetch(), 9)
+
+        assert beat.error_code == 0
+        assert sync.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+        assert listed.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert fetched.groups[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        await again.settle()
+        assert await _committed(again) == 29
+
+
+async def test_transactions_in_the_log_are_replayed(house: House) -> None:
+    partition = _led(house)
+    for producer_id, offset, committed in ((5, 50, True), (6, 60, False)):
+        key = encode_key(OffsetCommitKey(GROUP, "t", 0))
+        value = encode_value(OffsetCommitValue(offset, -1, "", 0, -1))
+        batch = build_batch(
+            [Record(0, 0, key, value)],
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=0,
+            transactional=True,
+        )
+        marker = build_marker(
+            producer_id=producer_id,
+            producer_epoch=0,
+            committed=committed,
+            coordinator_epoch=0,
+            timestamp=0,
+        )
+        for one in (batch, marker):
+            house.rooms.replicas.append_internal(partition, memoryview(one))
+    async with house.restarted() as again:
+        assert await _committed(again) == 50
+
+
+async def test_a_log_that_cannot_be_read_is_not_coordinated(house: House) -> None:
+    batch = build_batch([Record(0, 0, b"\0\2\0\1g", b"\0\x63")])
+    house.rooms.replicas.append_internal(_led(house), memoryview(batch))
+    async with house.restarted() as again:
+        answer = await ask(again, _fetch(), 9)
+
+        assert answer.groups[0].error_code == ErrorCode.NOT_COORDINATOR
+        assert again.events.named("coordinator_not_loaded")
+
+
+async def test_many_records_make_several_batches(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime, "BATCH_BYTES_MAX", 200)
+    await asyncio.gather(*(ask(house, _commit(number), 9) for number in range(20)))
+
+    assert sum(_batches(_led(house))) == 20
+    assert len(_batches(_led(house))) > 2
+
+
+async def test_a_deleted_topic_takes_its_offsets_along(house: House) -> None:
+    await ask(house, _commit(7), 9)
+    await ask(house, DeleteTopicsRequest(topic_names=["t"]), 5)
+    await house.create("t", partitions=2)
+
+    assert await _committed(house) == -1
+
+
+async def test_the_stop_sends_parked_members_away(house: House) -> None:
+    await _stable_member(house)
+    protocol = groups.JoinGroupRequest.JoinGroupRequestProtocol("range", b"")
+    join = groups.JoinGroupRequest(GROUP, 10_000, 10_000, "", None, "test", [protocol])
+    parked: asyncio.Future[Any] = asyncio.ensure_future(ask(house, join, 3))
+    await asyncio.sleep(0)
+    house.rooms.groups.close()
+
+    assert (await parked).error_code == ErrorCode.NOT_COORDINATOR
