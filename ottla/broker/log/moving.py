@@ -3,17 +3,18 @@
     orders-0                  the replica, served from where it is until the exchange
     orders-0.<32 hex>-future  its copy, in the other dir, filled batch by batch
 
-The exchange, with no append under way and the copy as long as the log, is these steps in their
-order. A crash before the third leaves the old one, any later crash the new one:
-    1. the copy is closed in good order, and durable; it knows the producers of the log
-    2. it gets a generation above the log's (the file `ottla-generation`), durable
-    3. it takes the name orders-0; the sync of that dir makes it so
-    4. from here on it is served, and the old one is renamed to -delete; no append before that
-       name is durable
-Between 3 and 4 there are two partitions of one name, and they are equal. A start that finds two
-keeps the one of the higher generation; where generations say nothing, somebody has put the second
-there by hand, and the start is refused. When step 3 fails nobody knows whether its name is on
-disk, so the old one takes a generation above both before it goes on.
+The exchange is these steps in their order. A crash before the third leaves the old one, any later
+crash the new one:
+    1. the copy gets a generation above the log's (the file `ottla-generation`), and the checkpoints
+       of its dir say of it what those of the other say of the log; all durable
+    2. from here on appends wait: the copy is as long as the log, closed in good order, durable,
+       and knows the log's producers
+    3. it takes the name orders-0; the sync of that dir makes it so; it is served, appends go on
+    4. the old one is renamed to -delete
+Between 3 and 4 there are two partitions of one name. A start that finds two keeps the one of the
+higher generation; where generations say nothing, somebody has put the second there by hand, and
+the start is refused. When step 3 fails nobody knows whether its name is on disk, so the old one
+takes a generation above both before it goes on.
 
     ottla-generation    0
                         1
@@ -42,9 +43,8 @@ from ottla.broker.log.directories import (
 )
 from ottla.broker.log.loading import Survey, doubled_partitions
 from ottla.broker.log.log import UPPER_LOG_END, Log
-from ottla.broker.log.partition_dir import PartitionDir
+from ottla.broker.log.producer_state import ProducerState
 from ottla.broker.log.segment import FileSlice
-from ottla.broker.log.segments import write_snapshot
 from ottla.broker.ports import Clock, Disk, Events, Rng
 from ottla.config.types import LogConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -226,19 +226,24 @@ class FutureCopy:
 
     # the exchange
 
+    def prepare(self, source: Log) -> None:
+        """Step 1, but for the checkpoints. Leaves as little unsynced as it can."""
+        self.sync()
+        write_generation(self._disk, self.path, read_generation(self._disk, source.directory) + 1)
+
     def complete(self, source: Log, snapshot: bytes) -> None:
-        """Steps 1 and 2: closes it, durable, with what the log knows of its producers."""
+        """The end of step 2; `snapshot` is of the log's producers."""
         log = self.log
         assert log is not None
-        assert log.log_end_offset == source.log_end_offset, (log, source)
+        end_offset = source.log_end_offset
+        assert log.log_end_offset == end_offset, (log, source)
         self.sync()
         log.delete_records(source.log_start_offset)
+        # It may know producers whose batches are deleted.
+        log.producer_state = ProducerState.from_snapshot(
+            snapshot, end_offset, self._clock.wall_ms()
+        )
         log.close(clean=True)
-        if source.log_end_offset > log.segments.active.base_offset:
-            directory = PartitionDir(self._disk, self.path, self._events)
-            write_snapshot(directory, source.log_end_offset, snapshot, sync=True)
-        self._disk.sync_dir(self.path)
-        write_generation(self._disk, self.path, read_generation(self._disk, source.directory) + 1)
 
     def take_name(self, source: Log) -> Log:
         """Step 3: the copy under its name, open. Its dir's checkpoints must know of it before."""

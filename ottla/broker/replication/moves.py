@@ -237,23 +237,32 @@ class ReplicaMoves:
         async with self._replicas.changes:
             if self._ready(move) is not partition or copy.log is None:
                 return
+            log_start_offset = old.log_start_offset
+            await self._work(partial(copy.prepare, old))
+            await self._work(partial(self._logs.expect, old, copy.log_dir))
             release = await self._replicas.hold_appends(partition)
+            held_ms = self._clock.monotonic_ms()
             self._logs.withdraw(old)
             old.failed = OSError("its replica is being exchanged")
+            new: Log | None = None
             try:
                 while (found := next_slice(old, copy.log)) is not None:
                     data = await self._work(found.read)
                     await self._work(partial(copy.append, data, old.config))
                 await self._work(partial(copy.complete, old, old.producer_state.snapshot()))
-                await self._work(partial(self._logs.expect, old, copy.log_dir))
+                if old.log_start_offset != log_start_offset:
+                    await self._work(partial(self._logs.expect, old, copy.log_dir))
                 new = await self._take_name(move, old)
                 if new is not None:
-                    await self._replace(move, partition, old, new)
+                    old_path = self._replace(move, partition, old, new)
             finally:
                 if partition.log is old:
                     old.failed = None
                     self._logs.reinstate(old)
                 release()
+            if new is not None:
+                self._tell_success(move, new, self._clock.monotonic_ms() - held_ms)
+                await self._set_aside(old, old_path)
 
     async def _take_name(self, move: Move, old: Log) -> Log | None:
         """Step 3. Where it fails the old log goes on, but above whatever is on that disk."""
@@ -269,31 +278,41 @@ class ReplicaMoves:
             self._logs.faults.failed(log_dir, Call.SYNC, error)
         return None
 
-    async def _replace(self, move: Move, partition: Partition, old: Log, new: Log) -> None:
-        """Step 4: the new log is served, the old one goes."""
+    def _replace(self, move: Move, partition: Partition, old: Log, new: Log) -> str:
+        """The new log is served; the path that the old one's directory is to get."""
         if old.log_start_offset > new.log_start_offset:
             new.delete_records(old.log_start_offset)
         self._forget(move)
-        old_dir = self._logs.dir_of(old)
         old_path = self._logs.exchange(old, new)
         self._replicas.change_log(partition, new, move.copy.log_dir)
+        return old_path
+
+    async def _set_aside(self, old: Log, path: str) -> None:
+        """Step 4."""
+        log_dir = self._logs.dir_of(old)
         try:
-            await self._work(partial(set_log_aside, self._logs.disk, old, old_path))
+            await self._work(partial(set_log_aside, self._logs.disk, old, path))
         except OSError as error:
-            self._logs.faults.failed(old_dir, Call.SYNC, error)
+            self._logs.faults.failed(log_dir, Call.SYNC, error)
         else:
-            self._logs.remove_later(old_dir, old_path, old)
+            self._logs.remove_later(log_dir, path, old)
+
+    def _tell_success(self, move: Move, new: Log, held_ms: int) -> None:
         self._events.info(
             "replica_moved",
             topic=move.key[0],
             partition=move.key[1],
             to=move.copy.log_dir,
             end_offset=new.log_end_offset,
+            appends_held_ms=held_ms,
         )
 
     def _tell_failure(self, move: Move, error: KafkaError | OSError) -> None:
         """A move that cannot go on; the partition stays where it is."""
         self._forget(move)
+        partition = self._replicas.get(*move.key)
+        if partition is not None:
+            self._logs.reinstate(partition.log)
         self._events.error(
             "replica_move_failed",
             topic=move.key[0],
