@@ -21,7 +21,6 @@ from ottla.broker.log.directories import Kind, PartitionName, aside_name
 from ottla.broker.log.log import Log
 from ottla.broker.log.manager import LogManager
 from ottla.broker.log.moving import (
-    COPY_BYTES,
     FutureCopy,
     continues,
     first_base_offset,
@@ -218,7 +217,7 @@ class ReplicaMoves:
         if found is None:
             return False
         loop = asyncio.get_running_loop()
-        started_s = loop.time()
+        started_s, end_offset = loop.time(), source.log_end_offset
         found.file.pin()
         try:
             data = await self._work(found.read)
@@ -229,7 +228,8 @@ class ReplicaMoves:
         rate = max(self._bytes_per_second(), 1)
         # A pace, not a wait for anybody.
         await asyncio.sleep(max(took_s, size / rate - took_s))
-        return size >= COPY_BYTES // 2
+        # Else what is left is no more than what came during this turn.
+        return copy.end_offset < end_offset
 
     async def _exchange(self, move: Move, partition: Partition) -> None:
         """The copy takes the place of the log; see `log/moving.py` for the steps."""
