@@ -23,7 +23,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from tests.conformance import files, topic_command
+from tests.conformance import files, groups, topic_command
 from tests.conformance.clients import CLIENTS, CONFLUENT, JAVA, Client, ClientError
 from tests.conformance.records import PARTITIONS, expected
 from tests.peers import jars, topics
@@ -122,6 +122,15 @@ def examine_files(run: Run, data: Path, scratch: Path) -> None:
     console.print(f"Apache Kafka on our directory: {run.step('Apache Kafka opens it', serve)}")
 
 
+def exercise_groups(run: Run, names: list[str]) -> None:
+    """Members that come, die, leave and return; each client has a broker of its own."""
+    console.print("groups ...")
+    done, failures, _skipped = groups.run(names)
+    for name, steps in done.items():
+        console.print(f"a group of {name}: seconds of each wait: {steps}")
+    run.failures += failures
+
+
 def run_clients(run: Run, bootstrap: str, names: list[str]) -> None:
     present: list[Client] = []
     for client in CLIENTS:
@@ -163,6 +172,7 @@ def main(bootstrap: str, only: str, records: int, keep: bool) -> None:
             server.start()
             run_clients(run, server.bootstrap, names)
             server.stop()
+            exercise_groups(run, names)
             if jars.missing_tools():
                 run.skip("Apache Kafka on our files", [jars.missing_tools()])
             else:

@@ -149,6 +149,10 @@ func run() error {
 }
 
 func main() {
+	if os.Args[1] == "member" {
+		runMember(os.Args[2:])
+		return
+	}
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
