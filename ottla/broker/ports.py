@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from ottla.broker.descriptors import HeldDescriptors
+
 Buffer = bytes | bytearray | memoryview
 
 
@@ -52,6 +54,9 @@ class File(Protocol):
 
 class Disk(Protocol):
     """One file system as a log directory sees it."""
+
+    # Who keeps a descriptor that it can open again.
+    held: HeldDescriptors
 
     def open(self, path: str, *, create: bool = False) -> File:
         """Opens for reading and writing; `create` makes a missing file, and is not exclusive."""

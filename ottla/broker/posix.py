@@ -17,6 +17,7 @@ import struct
 import sys
 import time
 
+from ottla.broker.descriptors import HeldDescriptors
 from ottla.broker.ports import Buffer, File
 
 _OPEN_FLAGS = os.O_RDWR | os.O_CLOEXEC
@@ -113,6 +114,9 @@ class PosixFile:
 class PosixDisk:
     """The file systems of this machine."""
 
+    def __init__(self) -> None:
+        self.held = HeldDescriptors(held_descriptors_max)
+
     def open(self, path: str, *, create: bool = False) -> PosixFile:
         flags = _OPEN_FLAGS | os.O_CREAT if create else _OPEN_FLAGS
         return PosixFile(path, os.open(path, flags, 0o644))
@@ -176,6 +180,12 @@ class ReadOnlyDisk(PosixDisk):
     def open(self, path: str, *, create: bool = False) -> PosixFile:
         assert not create, path
         return PosixFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+
+def held_descriptors_max() -> int:
+    """Half of what the process may open: the other half is for connections and work under way."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft // 2
 
 
 def raise_descriptor_limit() -> int:

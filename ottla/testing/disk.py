@@ -22,10 +22,12 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn, Self
 
+from ottla.broker.descriptors import HeldDescriptors
 from ottla.broker.ports import Buffer, File, Rng
 from ottla.testing.platter import (
     Content,
@@ -165,6 +167,8 @@ class SimDisk:
         self.crash_at: int | None = None
         self.before_call: Callable[[int, str, str], None] | None = None
         self.free = TOTAL_BYTES
+        self.held_max = sys.maxsize
+        self.held = HeldDescriptors(lambda: self.held_max)
         self.pending: Operations = []
         self._root = DirectoryNode()
         self._faults: list[Fault] = []

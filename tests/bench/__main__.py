@@ -23,6 +23,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from tests.bench import report
 from tests.bench.bad_neighbours import COLD, SILENT
+from tests.bench.descriptors import DESCRIPTORS
 from tests.bench.end_to_end import END_TO_END
 from tests.bench.loading import LOADING
 from tests.bench.report import Results
@@ -47,9 +48,16 @@ WORKS = (
     SILENT,
     START,
     LOADING,
+    DESCRIPTORS,
 )
 # Works that say the same every time need fewer rounds than the rest.
-ROUNDS_MAX = {COLD.name: 3, SILENT.name: 1, START.name: 3, LOADING.name: 1}
+ROUNDS_MAX = {
+    COLD.name: 3,
+    SILENT.name: 1,
+    START.name: 3,
+    LOADING.name: 1,
+    DESCRIPTORS.name: 1,
+}
 FAILURES = (AnsweredError, AssertionError, KafkaException, OSError, RuntimeError)
 MEMORY = Work(
     "memory",

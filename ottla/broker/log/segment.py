@@ -164,6 +164,7 @@ class Segment:
     def create(self) -> None:
         """Makes the files, empty; the caller makes their names durable."""
         self.file = self._directory.disk.open(self.log_path, create=True)
+        self._directory.disk.held.hold(self)
         if self.file.size():
             self.file.truncate(0)
         if self._preallocated_bytes:
@@ -177,6 +178,7 @@ class Segment:
         """The .log file, opened if it is not."""
         if self.file is None:
             self.file = self._directory.disk.open(self.log_path)
+            self._directory.disk.held.hold(self)
         return self.file
 
     def load_size(self) -> None:
@@ -194,6 +196,7 @@ class Segment:
         if self.file is not None:
             self.file.close()
             self.file = None
+            self._directory.disk.held.drop(self)
 
     def seal(self) -> None:
         """Brings the indexes to disk, cut to size, with the closing entry; may be repeated.

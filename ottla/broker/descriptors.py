@@ -1,0 +1,49 @@
+"""Who holds descriptors that it could open again: the bound over all logs of the process.
+
+Ten thousand partitions that were each written to once would hold ten thousand descriptors for
+good, and connections need some, too. So who opens a file to keep it says so, and once a second the
+loop asks those who opened theirs the longest ago to give them back. Opening again costs some
+microseconds; between two such turns the bound may be passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+RELEASE_INTERVAL_MS = 1000
+
+
+class Holder(Protocol):
+    def release(self) -> None:
+        """Closes what can be opened again; whoever still sends from it has pinned it."""
+
+
+class HeldDescriptors:
+    """The holders, oldest first. `limit` is asked at each turn; workers may only call `hold`."""
+
+    def __init__(self, limit: Callable[[], int]) -> None:
+        self._limit = limit
+        self._holders: dict[Holder, None] = {}
+
+    def __repr__(self) -> str:
+        return f"<HeldDescriptors {len(self._holders)} of {self._limit()}>"
+
+    def __len__(self) -> int:
+        return len(self._holders)
+
+    def hold(self, holder: Holder) -> None:
+        """It has opened a file, and keeps it."""
+        self._holders[holder] = None
+
+    def drop(self, holder: Holder) -> None:
+        """It has given it back; one that holds nothing may say so, too."""
+        self._holders.pop(holder, None)
+
+    def release_surplus(self) -> None:
+        """Lets the oldest give back what is above the limit. On the loop."""
+        surplus = len(self._holders) - self._limit()
+        oldest = list(self._holders)[:surplus] if surplus > 0 else []
+        for holder in oldest:
+            self.drop(holder)
+            holder.release()
