@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 
 from ottla.broker.descriptors import RELEASE_INTERVAL_MS
 from ottla.broker.handlers.context import Rooms
 from ottla.broker.log.waypoint_keeper import WAYPOINT_INTERVAL_MS
 from ottla.broker.network.server import Server
+from ottla.broker.retention_job import apply_retention, remove_deleted
 from ottla.broker.scheduler import Scheduler
 from ottla.broker.scrub_job import scrub_a_while
 from ottla.broker.waypoint_job import keep_waypoints
@@ -39,18 +39,17 @@ def schedule_jobs(scheduler: Scheduler, rooms: Rooms, server: Server) -> None:
                 now_ms=now_ms, expiration_ms=rooms.config.producer_id_expiration_ms
             )
 
-    async def remove_deleted() -> None:
-        for removal in logs.due_removals():
-            await asyncio.get_running_loop().run_in_executor(None, logs.remove, removal)
-
     delay_ms = config.log_initial_task_delay_ms
     scheduler.every("waiters", WAITER_SWEEP_MS, replicas.expire_waiters)
     scheduler.every("connections", CONNECTION_SWEEP_MS, server.sweep)
-    scheduler.every("deletion", DELETION_SWEEP_MS, remove_deleted)
+    scheduler.every("deletion", DELETION_SWEEP_MS, partial(remove_deleted, rooms))
     scheduler.every("metadata-snapshot", SNAPSHOT_CHECK_MS, rooms.quorum.snapshot_if_due)
     scheduler.every("flush", min(config.log_flush_scheduler_interval_ms, 2**31 - 1), flush_due)
     scheduler.every(
-        "retention", config.log_retention_check_interval_ms, logs.apply_retention, delay_ms=delay_ms
+        "retention",
+        config.log_retention_check_interval_ms,
+        partial(apply_retention, rooms),
+        delay_ms=delay_ms,
     )
     scheduler.every(
         "recovery-point-checkpoint",

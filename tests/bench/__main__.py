@@ -23,6 +23,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from tests.bench import report
 from tests.bench.bad_neighbours import COLD, SILENT
+from tests.bench.deleting import DELETING
 from tests.bench.descriptors import DESCRIPTORS
 from tests.bench.end_to_end import END_TO_END
 from tests.bench.loading import LOADING
@@ -49,6 +50,7 @@ WORKS = (
     START,
     LOADING,
     DESCRIPTORS,
+    DELETING,
 )
 # Works that say the same every time need fewer rounds than the rest.
 ROUNDS_MAX = {
@@ -57,6 +59,7 @@ ROUNDS_MAX = {
     START.name: 3,
     LOADING.name: 1,
     DESCRIPTORS.name: 1,
+    DELETING.name: 1,
 }
 FAILURES = (AnsweredError, AssertionError, KafkaException, OSError, RuntimeError)
 MEMORY = Work(

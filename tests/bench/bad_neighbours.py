@@ -35,7 +35,7 @@ def _evict(folder: Path) -> int:
     return size
 
 
-def _paced(port: int, name: str, *, more: list[bool], least: int) -> list[float]:
+def paced(port: int, name: str, *, more: list[bool], least: int) -> list[float]:
     """Seconds of paced one-record requests, for as long as `more` has an element, sorted."""
     connection = Connection(port)
     latencies: list[float] = []
@@ -75,7 +75,7 @@ def _read_beside(
     reading = reader.submit(_read_all, server.port, name, count)
     more = [True]
     reading.add_done_callback(lambda _done: more.clear())
-    latencies = _paced(server.port, quiet, more=more, least=100)
+    latencies = paced(server.port, quiet, more=more, least=100)
     return latencies, reading.result()
 
 
@@ -88,7 +88,7 @@ def _cold(server: Server, scale: float) -> Figures:
         # The reader is a process of its own: it must not disturb the clock of the paced one.
         reader = stack.enter_context(ProcessPoolExecutor(1, get_context("spawn")))
         reader.submit(_read_all, server.port, small, 0).result()
-        quiet = _paced(server.port, small, more=[], least=QUIET_REQUESTS)
+        quiet = paced(server.port, small, more=[], least=QUIET_REQUESTS)
         size = _evict(server.data / f"{name}-0")
         cold, seconds = _read_beside(reader, server, name, small, count)
         warm, warm_seconds = _read_beside(reader, server, name, small, count)

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -56,11 +56,16 @@ def measured(server: Server) -> Iterator[list[Spent]]:
 
 @contextmanager
 def topic(
-    server: Server, partitions: int = 1, *, flush_messages: int = PAGE_CACHE
+    server: Server,
+    partitions: int = 1,
+    *,
+    flush_messages: int = PAGE_CACHE,
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[str]:
     """A topic for the length of the block."""
     name = f"bench-{uuid.uuid4().hex[:10]}"
-    topics.create(server.bootstrap, {name: partitions}, {"flush.messages": str(flush_messages)})
+    config = {"flush.messages": str(flush_messages), **(settings or {})}
+    topics.create(server.bootstrap, {name: partitions}, config)
     ready = Producer({"bootstrap.servers": server.bootstrap, **QUIET})
     deadline = time.monotonic() + 30
     # Kafka's controller answers before its broker leads the partitions.

@@ -156,7 +156,11 @@ class World:
 
     def apply_retention(self) -> None:
         self.give_up_sealed_segments()
-        self.manager.apply_retention()
+        self.manager.checkpoint_recovery_points()
+        for log in self.manager.logs:
+            assert not self.manager.delete_some_segments(log)
+        for log, segments in self.manager.due_segments():
+            self.manager.remove_segments(log, segments)
 
     def give_up_sealed_segments(self) -> None:
         for key, promised in self.promises.items():

@@ -131,13 +131,23 @@ def test_files_of_a_deleted_segment_wait_for_their_delay() -> None:
     log = filled(disk, config=replace(SMALL, retention_bytes=900, file_delete_delay_ms=100))
     log.delete_old_segments(NOW)
     deleted = [name for name in disk.list(DIRECTORY) if name.endswith(".deleted")]
-    log.delete_old_segments(NOW + 99)
+    assert log.segments.take_deleted(NOW + 99) == []
     assert deleted
     assert [name for name in disk.list(DIRECTORY) if name.endswith(".deleted")] == deleted
-    log.delete_old_segments(NOW + 100)
+    log.segments.remove_deleted(log.segments.take_deleted(NOW + 100))
 
     assert not [name for name in disk.list(DIRECTORY) if name.endswith(".deleted")]
     assert {int(name[:20]) for name in disk.list(DIRECTORY) if name[0] == "0"} == set(bases(log))
+
+
+def test_segments_go_a_few_at_a_time_and_only_below_an_offset() -> None:
+    log = filled(new_disk(), config=replace(SMALL, retention_bytes=0))
+    found = bases(log)
+    assert log.delete_old_segments(NOW, below=found[3] - 1, at_most=1) != []
+    assert bases(log) == found[1:]
+    assert len(log.delete_old_segments(NOW, below=found[3] - 1)) == 1
+    assert bases(log) == found[2:]
+    assert log.delete_old_segments(NOW, below=found[3] - 1) == []
 
 
 def test_old_records_go_by_their_own_time() -> None:

@@ -243,7 +243,6 @@ def test_a_deleted_partition_goes_after_its_delay() -> None:
         manager.remove(removal)
 
     assert not kit.disk.exists(f"/data/{aside}")
-    assert "partition_removed" in kit.events.names
 
 
 def test_what_was_deleted_before_a_stop_goes_after_the_next_start() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 ANSWER_SECONDS_MAX = 30
@@ -30,4 +32,16 @@ def create(
 def delete(bootstrap: str, name: str) -> None:
     admin = _admin(bootstrap)
     for answer in admin.delete_topics([name]).values():
+        answer.result(ANSWER_SECONDS_MAX)
+
+
+def alter(bootstrap: str, name: str, config: Mapping[str, str]) -> None:
+    """Sets keys of a topic's configuration; the others stay."""
+    entries = [
+        ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+        for key, value in config.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+    admin = _admin(bootstrap)
+    for answer in admin.incremental_alter_configs([resource]).values():
         answer.result(ANSWER_SECONDS_MAX)

@@ -53,10 +53,14 @@ from ottla.broker.log.moving import finish_exchanges
 from ottla.broker.log.quarantine import Ranges, read_ranges, write_ranges
 from ottla.broker.log.rearranging import Creation, Departure, Rearrangement
 from ottla.broker.log.scrub import Scrubber, restore
+from ottla.broker.log.segment import Segment
 from ottla.broker.ports import Clock, Disk, Events, File, Rng
 from ottla.config.types import LogConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.wire import ZERO_UUID
+
+# Segments deleted at a time, some 60 us of renames each.
+SEGMENTS_AT_ONCE = 16
 
 # Kafka's num.recovery.threads.per.data.dir.
 DEFAULT_RECOVERY_THREADS = 2
@@ -465,17 +469,39 @@ class LogManager:
         except OSError as error:
             self.post_error(partial(self.faults.failed, path, Call.WRITE, error))
 
-    def apply_retention(self) -> None:
-        """Deletes the segments that the rules of `retention` doom, and files deleted before."""
-        # After a crash segments may be missing in any order. A recovery that begins at or above
-        # all of them does not notice; one that begins below takes the gap for the end of the log.
-        self.checkpoint_recovery_points()
+    def delete_some_segments(self, log: Log) -> bool:
+        """Deletes a few segments that the rules of `retention` doom; True if there may be more.
+
+        The recovery points are to be checkpointed before. After a crash segments may be missing in
+        any order: a recovery that begins at or above all of them does not notice, one that begins
+        below takes the gap for the end of the log. So only what ends below the written one goes.
+        """
+        log_dir = self._log_dirs[self.dir_of(log)]
+        key = (log.topic, log.partition)
+        if log_dir.logs.get(key) is not log:
+            return False  # it is gone, or its dir is
+        below = log_dir.rows[checkpoints.RECOVERY_POINT_FILE].get(key, 0)
+        try:
+            doomed = log.delete_old_segments(
+                self._clock.wall_ms(), below=below, at_most=SEGMENTS_AT_ONCE
+            )
+        except OSError as error:
+            self.faults.failed(log_dir.path, Call.WRITE, error)
+            return False
+        return len(doomed) == SEGMENTS_AT_ONCE
+
+    def due_segments(self) -> list[tuple[Log, list[Segment]]]:
+        """Deleted segments whose delay is over, by log; for `remove_segments`, once."""
         now_ms = self._clock.wall_ms()
-        for log in self.logs:
-            try:
-                log.delete_old_segments(now_ms)
-            except OSError as error:
-                self.faults.failed(self.dir_of(log), Call.WRITE, error)
+        due = [(log, log.segments.take_deleted(now_ms)) for log in self._logs.values()]
+        return [(log, segments) for log, segments in due if segments]
+
+    def remove_segments(self, log: Log, segments: list[Segment]) -> None:
+        """Removes their files. May run in a worker."""
+        try:
+            log.segments.remove_deleted(segments)
+        except OSError as error:
+            self.post_error(partial(self.faults.failed, self.dir_of(log), Call.WRITE, error))
 
     def due_removals(self) -> list[Removal]:
         """The deleted partitions whose delay is over, their files closed; for `remove`, once."""
@@ -499,7 +525,6 @@ class LogManager:
         except OSError as error:
             self.post_error(partial(self.faults.failed, removal.log_dir, Call.WRITE, error))
             return
-        self._events.info("partition_removed", path=removal.path)
 
     def shutdown(self, broker_epoch: int) -> None:
         """Closes and syncs every log, and marks each dir clean in which nothing went wrong."""
