@@ -8,6 +8,7 @@ and ends with the mark of a clean stop in each log dir.
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
 import secrets
 import threading
@@ -350,10 +351,19 @@ class Broker:
         readiness = Readiness(self.rooms, self._disk, self._workers)
         telemetry = TelemetryServer(lines=self.measures.registry.lines, unready=readiness.unready)
         address = (config.ottla_telemetry_host, config.ottla_telemetry_port)
+        chosen = config.model_fields_set
         try:
             self.telemetry_port = await telemetry.start(*address)
         except OSError as error:
             where = f"{address[0]}:{address[1]}"
+            if error.errno == errno.EADDRINUSE and "ottla_telemetry_port" not in chosen:
+                # Another broker of this machine has it; nobody asked this one for just that port.
+                self._events.warning(
+                    "telemetry_not_served",
+                    address=where,
+                    reason="the port is in use; set ottla.telemetry.port to serve it elsewhere",
+                )
+                return
             raise OSError(
                 error.errno,
                 f"cannot serve /metrics on {where}: {error.strerror}."
