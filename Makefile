@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check conformance crash text golden bench
+.PHONY: help run test check conformance files crash text golden bench
 
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -32,6 +32,9 @@ check: $(READY) ## format, lint, types, import contracts and the rules of the ho
 
 conformance: $(READY) ## unmodified clients of five languages, and Apache Kafka's own tools
 	$(BIN)/python -m tests.conformance $(ARGS)
+
+files: $(READY) ## directories of Apache Kafka opened by Ottla, and the other way, record by record
+	$(BIN)/python -m tests.conformance.both_ways $(ARGS)
 
 crash: $(READY) ## kill -9 while producers write, 50 times; a crash at every call on a simulated disk
 	$(BIN)/python -m tests.log.crash_sweep --nested
