@@ -11,7 +11,9 @@ from enum import IntEnum
 
 from ottla.protocol.messages import (
     api_versions,
+    broker_lifecycle,
     configs,
+    features,
     fetch,
     groups,
     log_dirs,
@@ -310,17 +312,46 @@ SERVED: dict[int, Api] = {
             topics.CreatePartitionsResponse,
         ),
         _api(ApiKey.DELETE_GROUPS, groups.DeleteGroupsRequest, groups.DeleteGroupsResponse),
+        _api(ApiKey.ELECT_LEADERS, topics.ElectLeadersRequest, topics.ElectLeadersResponse),
         _api(
             ApiKey.INCREMENTAL_ALTER_CONFIGS,
             configs.IncrementalAlterConfigsRequest,
             configs.IncrementalAlterConfigsResponse,
         ),
+        _api(
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+            topics.AlterPartitionReassignmentsRequest,
+            topics.AlterPartitionReassignmentsResponse,
+        ),
+        _api(
+            ApiKey.LIST_PARTITION_REASSIGNMENTS,
+            topics.ListPartitionReassignmentsRequest,
+            topics.ListPartitionReassignmentsResponse,
+        ),
         _api(ApiKey.OFFSET_DELETE, groups.OffsetDeleteRequest, groups.OffsetDeleteResponse),
         _api(ApiKey.DESCRIBE_QUORUM, quorum.DescribeQuorumRequest, quorum.DescribeQuorumResponse),
+        _api(
+            ApiKey.UPDATE_FEATURES, features.UpdateFeaturesRequest, features.UpdateFeaturesResponse
+        ),
         _api(
             ApiKey.DESCRIBE_CLUSTER,
             metadata.DescribeClusterRequest,
             metadata.DescribeClusterResponse,
+        ),
+        _api(
+            ApiKey.DESCRIBE_PRODUCERS,
+            producer_ids.DescribeProducersRequest,
+            producer_ids.DescribeProducersResponse,
+        ),
+        _api(
+            ApiKey.UNREGISTER_BROKER,
+            broker_lifecycle.UnregisterBrokerRequest,
+            broker_lifecycle.UnregisterBrokerResponse,
+        ),
+        _api(
+            ApiKey.LIST_CONFIG_RESOURCES,
+            configs.ListConfigResourcesRequest,
+            configs.ListConfigResourcesResponse,
         ),
         _api(
             ApiKey.DESCRIBE_TOPIC_PARTITIONS,

@@ -1,7 +1,8 @@
 """The life of a broker in the cluster: registered, in service, out of service.
 
 `register` makes a new incarnation, which is fenced; `unfence` puts it in service once its logs are
-loaded; `shutdown` fences it when it stops. Pure: (image, ...) -> (records, result).
+loaded; `shutdown` fences it when it stops; `unregister` forgets one that is gone for good. Pure:
+(image, ...) -> (records, result).
 
 A node alone writes little at a clean stop: one record that fences it. Its partitions keep leader
 and epoch, for nothing was lost and nobody else can lead. Apache Kafka, when it opens such a
@@ -37,6 +38,7 @@ from ottla.protocol.messages.metadata_records import (
     PartitionChangeRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
+    UnregisterBrokerRecord,
 )
 from ottla.protocol.schema import Message
 
@@ -146,6 +148,29 @@ def shutdown(image: MetadataImage, broker_id: int) -> tuple[list[Message], None]
             if change is not None:
                 records.append(change)
     return records, None
+
+
+def unregister(image: MetadataImage, broker_id: int, *, node_id: int) -> tuple[list[Message], None]:
+    """Forgets a broker, which leads nothing from then on and is in sync with nothing.
+
+    Raises BROKER_ID_NOT_REGISTERED, and INVALID_REQUEST for the one that serves the request: it
+    would answer on, and lead nothing until somebody starts it again.
+    """
+    broker = image.cluster.brokers.get(broker_id)
+    if broker is None:
+        reason = f"Broker ID {broker_id} is not currently registered"
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, reason)
+    if broker_id == node_id:
+        reason = f"Broker ID {broker_id} is in service and is the one that is asked."
+        raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
+    records: list[Message] = []
+    for topic, index, partition in _replicas_of(image, broker_id):
+        rest = [one for one in partition.isr if one != broker_id]
+        if partition.leader == broker_id or rest != partition.isr:
+            change = _change(image, (topic, index, partition), rest, leaving=broker_id)
+            if change is not None:
+                records.append(change)
+    return [*records, UnregisterBrokerRecord(broker_id, broker.epoch)], None
 
 
 def assign_directories(

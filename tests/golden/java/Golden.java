@@ -44,7 +44,9 @@ public final class Golden {
         "IncrementalAlterConfigs", "DescribeQuorum", "DescribeCluster",
         "DescribeTopicPartitions", "FindCoordinator", "OffsetCommit", "OffsetFetch", "OffsetDelete",
         "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "ListGroups", "DescribeGroups",
-        "DeleteGroups");
+        "DeleteGroups", "AlterReplicaLogDirs", "ElectLeaders", "AlterPartitionReassignments",
+        "ListPartitionReassignments", "UpdateFeatures", "DescribeProducers", "UnregisterBroker",
+        "ListConfigResources", "DescribeClientQuotas", "AlterClientQuotas");
 
     private static final List<String> CONTROL_RECORDS = List.of(
         "ControlRecordTypeSchema", "EndTxnMarker", "LeaderChangeMessage", "SnapshotHeaderRecord",
