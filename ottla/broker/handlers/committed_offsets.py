@@ -53,8 +53,7 @@ class CommitPending(Pending):
         self._refused = refused
 
     def complete(self, response: OffsetCommitResponse) -> None:
-        if self._refused:
-            response.topics = _merged(response.topics, self._refused)
+        response.topics = _merged(self._refused, response.topics)
         super().complete(response)
 
 
@@ -69,7 +68,7 @@ class DeletePending(Pending):
 
     def complete(self, response: OffsetDeleteResponse) -> None:
         if not response.error_code:
-            response.topics = _merged(response.topics, self._refused)
+            response.topics = _merged(self._refused, response.topics)
         super().complete(response)
 
 
@@ -80,12 +79,12 @@ def handle_offset_commit(
     rooms = session.rooms
     refused = _take_out_unknown(rooms, request, version)
     if not request.topics:
-        return OffsetCommitResponse(topics=refused)
+        return OffsetCommitResponse(topics=_merged(refused, []))
     try:
         runner, shard = rooms.groups.runner(request.group_id)
     except KafkaError as error:
         response = commit_refused(request, error.code)
-        response.topics = _merged(response.topics, refused)
+        response.topics = _merged(refused, response.topics)
         return response
     pending = CommitPending(refused)
     runner.perform(
@@ -117,6 +116,8 @@ def handle_offset_delete(
     session: Session, request: OffsetDeleteRequest, version: int
 ) -> OffsetDeleteResponse | Pending:
     """Each partition on its own; answered when they are forgotten on disk."""
+    if not request.group_id:
+        return OffsetDeleteResponse(error_code=int(ErrorCode.INVALID_GROUP_ID))
     rooms = session.rooms
     try:
         runner, shard = rooms.groups.runner(request.group_id)
@@ -267,14 +268,12 @@ def _take_out_unknown(
     return refused
 
 
-def _merged(answered: list[Any], refused: list[Any]) -> list[Any]:
-    """One entry for each topic: the partitions that were answered, then the refused ones."""
-    by_name = {topic.name: topic for topic in answered}
-    merged = list(answered)
-    for topic in refused:
-        known = by_name.get(topic.name)
-        if known is None:
-            merged.append(topic)
-        else:
+def _merged(refused: list[Any], answered: list[Any]) -> list[Any]:
+    """One entry for each topic: the partitions that were refused, then the answered ones."""
+    merged: dict[tuple[str, bytes], Any] = {}
+    for topic in (*refused, *answered):
+        key = (topic.name, getattr(topic, "topic_id", b""))
+        known = merged.setdefault(key, topic)
+        if known is not topic:
             known.partitions += topic.partitions
-    return merged
+    return list(merged.values())

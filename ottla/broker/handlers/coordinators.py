@@ -116,7 +116,8 @@ def _find(session: Session, key_type: int, key: str, version: int) -> Found:
     ):
         return Found(ErrorCode.INVALID_REQUEST)
     if key_type not in (GROUP_KEY, TRANSACTION_KEY, SHARE_KEY):
-        return Found(ErrorCode.INVALID_REQUEST)
+        message = f"No coordinator has keys of type {key_type}."
+        return Found(ErrorCode.INVALID_REQUEST, message=message)
     topic = session.rooms.image.topics.by_name.get(CONSUMER_OFFSETS)
     if key_type != GROUP_KEY or topic is None:
         return Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
