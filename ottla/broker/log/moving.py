@@ -24,6 +24,10 @@ The file is absent in a directory that was never moved; Apache Kafka passes it o
 
 from __future__ import annotations
 
+import sys
+from typing import cast
+
+from ottla.broker.descriptors import HeldDescriptors
 from ottla.broker.log.checkpoints import (
     MalformedFile,
     format_rows,
@@ -128,6 +132,17 @@ def set_log_aside(disk: Disk, log: Log, path: str) -> None:
     disk.sync_dir(parent_of(path))
 
 
+class _OwnDescriptors:
+    """A disk for a worker: the loop asks nobody to give back a descriptor that is in use there."""
+
+    def __init__(self, disk: Disk) -> None:
+        self.held = HeldDescriptors(lambda: sys.maxsize)
+        self._disk = disk
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._disk, name)
+
+
 class FutureCopy:
     """The copy of a log. What changes it waits for the disk: for a worker, one call at a time.
 
@@ -183,7 +198,8 @@ class FutureCopy:
         if read_partition_metadata(self._disk, self.path, self._events) != source.topic_id:
             write_partition_metadata(self._disk, self.path, source.topic_id)
             clean = False
-        self.log = self._open_at(self.path, source, source.config, clean=clean)
+        own = cast("Disk", _OwnDescriptors(self._disk))
+        self.log = self._open_at(own, self.path, source, clean=clean)
 
     def start_over(self, base_offset: int) -> None:
         """Empties it; its next batch begins at or above `base_offset`."""
@@ -251,18 +267,18 @@ class FutureCopy:
         self.is_there = False
         self._disk.rename(self.path, path)
         self._disk.sync_dir(self.log_dir)
-        log = self._open_at(path, source, source.config, clean=True)
+        log = self._open_at(self._disk, path, source, clean=True)
         self.log = None
         return log
 
-    def _open_at(self, path: str, source: Log, config: LogConfig, *, clean: bool) -> Log:
+    def _open_at(self, disk: Disk, path: str, source: Log, *, clean: bool) -> Log:
         return Log.open(
-            self._disk,
+            disk,
             path,
             topic=source.topic,
             partition=source.partition,
             topic_id=source.topic_id,
-            config=config,
+            config=source.config,
             recovery_point=0,
             log_start_offset=source.log_start_offset if path != self.path else 0,
             high_watermark=source.high_watermark,

@@ -30,6 +30,7 @@ from ottla.broker.log.moving import (
     set_log_aside,
     write_generation,
 )
+from ottla.broker.log.segment import FileSlice
 from ottla.broker.ports import Clock, Events, Rng
 from ottla.broker.replication.replicas import Partition, Replicas
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -218,11 +219,7 @@ class ReplicaMoves:
             return False
         loop = asyncio.get_running_loop()
         started_s, end_offset = loop.time(), source.log_end_offset
-        found.file.pin()
-        try:
-            data = await self._work(found.read)
-        finally:
-            found.file.unpin()
+        data = await self._read(found)
         size = await self._work(partial(copy.append, data, source.config))
         took_s = loop.time() - started_s
         rate = max(self._bytes_per_second(), 1)
@@ -230,6 +227,13 @@ class ReplicaMoves:
         await asyncio.sleep(max(took_s, size / rate - took_s))
         # Else what is left is no more than what came during this turn.
         return copy.end_offset < end_offset
+
+    async def _read(self, found: FileSlice) -> bytes:
+        found.file.pin()
+        try:
+            return await self._work(found.read)
+        finally:
+            found.file.unpin()
 
     async def _exchange(self, move: Move, partition: Partition) -> None:
         """The copy takes the place of the log; see `log/moving.py` for the steps."""
@@ -247,7 +251,7 @@ class ReplicaMoves:
             new: Log | None = None
             try:
                 while (found := next_slice(old, copy.log)) is not None:
-                    data = await self._work(found.read)
+                    data = await self._read(found)
                     await self._work(partial(copy.append, data, old.config))
                 await self._work(partial(copy.complete, old, old.producer_state.snapshot()))
                 if old.log_start_offset != log_start_offset:
