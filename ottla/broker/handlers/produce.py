@@ -21,6 +21,7 @@ from ottla.protocol.records.compression import Codec
 PartResponse = ProduceResponse.PartitionProduceResponse
 TopicResponse = ProduceResponse.TopicProduceResponse
 
+VALID_ACKS = (-1, 0, 1)
 ATTRIBUTES_LOW_BYTE = 22
 TRANSACTIONAL_BIT = 0x10
 CODEC_MASK = 0x07
@@ -90,7 +91,9 @@ def handle_produce(
     response = ProduceResponse([])
     append = Append(session.rooms, request, version, response)
     replicas = session.rooms.replicas
-    refused = _refusal(request)
+    refused = None
+    if request.acks not in VALID_ACKS or request.transactional_id is not None:
+        refused = _refusal(request)
     by_id = version >= TOPIC_IDS_SINCE_VERSION
     for topic in request.topic_data:
         parts: list[PartResponse] = []
@@ -132,14 +135,12 @@ def _has_unknown_id(topic: TopicResponse) -> bool:
     return any(part.error_code == code for part in topic.partition_responses)
 
 
-def _refusal(request: ProduceRequest) -> ErrorCode | None:
-    """What is wrong with the whole request, if anything."""
-    if request.acks not in (-1, 0, 1):
+def _refusal(request: ProduceRequest) -> ErrorCode:
+    """What is wrong with the whole request."""
+    if request.acks not in VALID_ACKS:
         return ErrorCode.INVALID_REQUIRED_ACKS
-    if request.transactional_id is not None:
-        # No transactional id is known before the transaction coordinator is served.
-        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    return None
+    # No transactional id is known before the transaction coordinator is served.
+    return ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 def _unknown(
@@ -169,7 +170,10 @@ def _append(
             refuse(part, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
             return
     try:
-        if partition.conversions is None and not partition.log.needs_conversion(records):
+        log = partition.log
+        if partition.conversions is None and not (
+            log.may_convert and log.needs_conversion(records)
+        ):
             _write(append, partition, records, part)
         else:
             _write_later(append, partition, records, part)

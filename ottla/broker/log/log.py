@@ -160,6 +160,8 @@ class Log:
     def config(self, config: LogConfig) -> None:
         self._config = config
         self._rules = Rules(config, f"{self.topic}-{self.partition}")
+        # Whether the configuration can ask for the conversion of any batch.
+        self.may_convert = self._rules.codec is not None or self._rules.compacted
         self._flush_messages = config.flush_messages
         self.segments.configure(config)
         self._reveal()
