@@ -183,6 +183,7 @@ def test_old_formats_are_told_too(name: str) -> None:
         (".kafka_cleanshutdown", b'{"version":0,"brokerEpoch":13}', [{"broker_epoch": 13}]),
         ("quorum-state", b'{"leaderId":1,"data_version":1}',
          [{"leaderId": 1, "data_version": 1}]),
+        ("ottla-generation", b"0\n1\n3 0011\n", [{"generation": "3", "crc": "0011"}]),
         ("quorum-state", b"[]", [{"malformed": "not a JSON object", "size": 2}]),
     ],
 )  # fmt: skip

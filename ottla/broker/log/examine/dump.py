@@ -208,6 +208,11 @@ def _clean(data: bytes, file: LogFile) -> Iterator[Plain]:
     yield {"broker_epoch": checkpoints.parse_clean_shutdown(data)}
 
 
+def _generation(data: bytes, file: LogFile) -> Iterator[Plain]:
+    for generation, crc in parse_rows(data, fields=2):
+        yield {"generation": generation, "crc": crc}
+
+
 def _quorum(data: bytes, file: LogFile) -> Iterator[Plain]:
     import json  # one file
 
@@ -232,4 +237,5 @@ _ROWS: dict[FileKind, Callable[[bytes, LogFile], Iterator[Plain]]] = {
     FileKind.META_PROPERTIES: _meta,
     FileKind.CLEAN_SHUTDOWN: _clean,
     FileKind.QUORUM_STATE: _quorum,
+    FileKind.GENERATION: _generation,
 }

@@ -1,7 +1,8 @@
 """Which files there are, told by their names: the table from which `ottla log` works.
 
     <20 digits>.log .index .timeindex .txnindex .snapshot     in a partition's directory
-    leader-epoch-checkpoint partition.metadata                in a partition's directory
+    leader-epoch-checkpoint partition.metadata ottla-generation
+                                                              in a partition's directory
     quorum-state <offset>-<epoch>.checkpoint                  in the metadata log's directory
     *-offset-checkpoint meta.properties .kafka_cleanshutdown  in a log dir
     ottla-damaged-ranges bootstrap.checkpoint                 in a log dir
@@ -17,6 +18,7 @@ from enum import Enum
 from ottla.broker.log import checkpoints
 from ottla.broker.log.directories import parse_name
 from ottla.broker.log.leftovers import CLEANED_SUFFIX, SWAP_SUFFIX
+from ottla.broker.log.moving import GENERATION_FILE
 from ottla.broker.log.quarantine import DAMAGED_RANGES_FILE
 from ottla.broker.log.segment import (
     DELETED_SUFFIX,
@@ -49,6 +51,7 @@ class FileKind(Enum):
     PARTITION_METADATA = "partition metadata"
     META_PROPERTIES = "meta properties"
     CLEAN_SHUTDOWN = "clean shutdown"
+    GENERATION = "generation"
     QUORUM_STATE = "quorum state"
     METADATA_SNAPSHOT = "metadata snapshot"
 
@@ -71,6 +74,7 @@ _BY_NAME = {
     checkpoints.META_PROPERTIES_FILE: FileKind.META_PROPERTIES,
     checkpoints.CLEAN_SHUTDOWN_FILE: FileKind.CLEAN_SHUTDOWN,
     QUORUM_STATE_FILE: FileKind.QUORUM_STATE,
+    GENERATION_FILE: FileKind.GENERATION,
 }
 
 
