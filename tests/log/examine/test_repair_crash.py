@@ -1,0 +1,48 @@
+"""A repair that is cut short leaves the old file or the new one, and can be done again."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from ottla.broker.log.recovery import CUT_SUFFIX
+from ottla.protocol.records.batch import iterate_headers
+from ottla.testing.disk import SimDisk
+from ottla.testing.platter import CrashMode
+from tests.log.examine.partitions import content, filled_disk, findings, repair
+from tests.log.logs import DIRECTORY, SMALL, open_log, read_all
+
+FIRST = "00000000000000000000"
+
+
+def damaged_disk() -> tuple[SimDisk, int, bytes]:
+    """A disk with a flipped bit in its second batch: where that begins, and its bytes."""
+    disk = filled_disk()
+    data = content(disk, f"{FIRST}.log")
+    _, (position, header), *_ = iterate_headers(data)
+    disk.corrupt(f"{DIRECTORY}/{FIRST}.log", position + 70, b"\xff\xff")
+    damaged = content(disk, f"{FIRST}.log")[position : position + header.size]
+    return disk, position, damaged
+
+
+@pytest.mark.parametrize("mode", CrashMode)
+def test_a_crash_at_any_call_of_a_repair_loses_nothing(mode: CrashMode) -> None:
+    disk, position, damaged = damaged_disk()
+    crashed: list[SimDisk] = []
+    disk.before_call = lambda count, call, path: crashed.append(
+        disk.crash(random.Random(count), mode)
+    )
+    repair(disk)
+    disk.before_call = None
+    wanted = read_all(open_log(disk, SMALL, clean=False))
+
+    assert len(crashed) > 10
+    for left in crashed:
+        side = f"{FIRST}.{position}{CUT_SUFFIX}"
+        in_log = damaged in content(left, f"{FIRST}.log")
+        assert in_log or content(left, side) == damaged
+        repair(left)
+        assert findings(left) == []
+        assert content(left, side) == damaged
+        assert read_all(open_log(left, SMALL, clean=False)) == wanted
