@@ -28,6 +28,7 @@ COMMANDS = {
     "config": Command(
         "ottla.broker.config_command:main", "Show every setting: value, origin, meaning."
     ),
+    "group": Command("ottla.client.cli.group:main", "Tell what happened to a group, and why."),
     "log": Command(
         "ottla.broker.log.__main__:main", "Dump, verify or repair the files of a data directory."
     ),

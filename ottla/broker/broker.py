@@ -349,7 +349,11 @@ class Broker:
         if config.ottla_telemetry_port < 0:
             return
         readiness = Readiness(self.rooms, self._disk, self._workers)
-        telemetry = TelemetryServer(lines=self.measures.registry.lines, unready=readiness.unready)
+        telemetry = TelemetryServer(
+            lines=self.measures.registry.lines,
+            unready=readiness.unready,
+            happened=self.rooms.groups.history.told_of,
+        )
         address = (config.ottla_telemetry_host, config.ottla_telemetry_port)
         chosen = config.model_fields_set
         try:

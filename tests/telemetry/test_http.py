@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,10 @@ from ottla.broker.telemetry.http import CONNECTIONS_MAX, REQUEST_BYTES_MAX, Tele
 from ottla.broker.telemetry.metrics import Registry
 
 HOST = "127.0.0.1"
+HAPPENED: list[dict[str, Any]] = [
+    {"event": "group_empty", "group": "a b", "n": 1},
+    {"event": "x", "group": "c"},
+]
 
 
 async def ready() -> str | None:
@@ -29,6 +35,7 @@ async def serving(
     server = TelemetryServer(
         lines=registry.lines,
         unready=unready,
+        happened=lambda group: [one for one in HAPPENED if group in (None, one["group"])],
         request_seconds=request_seconds,
         ready_seconds=0.05,
     )
@@ -139,3 +146,15 @@ async def test_stopping_closes_what_is_open() -> None:
 
     assert await reader.read() == b""
     writer.close()
+
+
+async def test_events_come_a_line_each_of_all_groups_or_of_one() -> None:
+    async with serving() as port:
+        _, head, everything = await get(port, "/events")
+        _, _, one = await get(port, "/events?group=a%20b")
+        _, _, none = await get(port, "/events?group=")
+
+    assert "application/x-ndjson" in head
+    assert [json.loads(line) for line in everything.splitlines()] == HAPPENED
+    assert [json.loads(line) for line in one.splitlines()] == HAPPENED[:1]
+    assert none == ""

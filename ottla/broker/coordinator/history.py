@@ -40,3 +40,16 @@ class History:
     def of_group(self, group_id: str | None) -> list[Happened]:
         """The events of one group, of all if it is None, the oldest first."""
         return [one for one in self._ring if group_id is None or one.group_id == group_id]
+
+    def told_of(self, group_id: str | None) -> list[dict[str, Any]]:
+        """The same for JSON; times are wall milliseconds."""
+        return [
+            {
+                "wall_ms": one.wall_ms,
+                "event": one.event,
+                "group": one.group_id,
+                "reason": one.reason,
+                **one.fields,
+            }
+            for one in self.of_group(group_id)
+        ]

@@ -1,4 +1,7 @@
-"""/metrics, /livez and /readyz: just enough HTTP/1.1 for scrapers and probes.
+"""/metrics, /livez, /readyz and /events: just enough HTTP/1.1 for scrapers, probes and people.
+
+/events tells what the coordinators did to their groups and why, one JSON object a line, the oldest
+first; /events?group=NAME tells it of one.
 
 One request a connection, GET and HEAD only. What a peer may cost is bounded: the size of its
 request, the time it takes to send it and to read the answer, and the number of connections.
@@ -7,9 +10,12 @@ request, the time it takes to send it and to read the answer, and the number of 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+import json
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qs
 
 REQUEST_BYTES_MAX = 8192
 """As nginx and Apache have it for a request's head."""
@@ -24,6 +30,7 @@ LINGER_SECONDS_MAX = 1.0
 LINES_PER_TURN = 500
 """Lines made before others get the loop: well under a millisecond."""
 
+EVENTS_TYPE = "application/x-ndjson; charset=utf-8"
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 TEXT_TYPE = "text/plain; charset=utf-8"
 
@@ -38,8 +45,8 @@ class Answer:
 class TelemetryServer:
     """Serves one broker's pages until `stop`.
 
-    `lines` gives the metrics page. `unready` says why the broker cannot serve now, None if it can;
-    it may take `ready_seconds`.
+    `lines` gives the metrics page, `happened` the events of a group, or of all. `unready` says why
+    the broker cannot serve now, None if it can; it may take `ready_seconds`.
     """
 
     def __init__(
@@ -47,11 +54,13 @@ class TelemetryServer:
         *,
         lines: Callable[[], Iterator[str]],
         unready: Callable[[], Awaitable[str | None]],
+        happened: Callable[[str | None], Iterable[Mapping[str, Any]]],
         request_seconds: float = REQUEST_SECONDS_MAX,
         ready_seconds: float = READY_SECONDS_MAX,
     ) -> None:
         self._lines = lines
         self._unready = unready
+        self._happened = happened
         self._request_seconds = request_seconds
         self._ready_seconds = ready_seconds
         self._server: asyncio.Server | None = None
@@ -113,25 +122,21 @@ class TelemetryServer:
         method, target, _ = words
         if method not in (b"GET", b"HEAD"):
             return _text(HTTPStatus.METHOD_NOT_ALLOWED), False
-        return await self._page(target.partition(b"?")[0]), method == b"HEAD"
+        path, _, query = target.partition(b"?")
+        return await self._page(path, query), method == b"HEAD"
 
-    async def _page(self, path: bytes) -> Answer:
+    async def _page(self, path: bytes, query: bytes) -> Answer:
         if path == b"/metrics":
-            return Answer(HTTPStatus.OK, await self._metrics(), METRICS_TYPE)
+            return Answer(HTTPStatus.OK, await _page_of(self._lines()), METRICS_TYPE)
         if path == b"/livez":
             return _text(HTTPStatus.OK)
         if path == b"/readyz":
             return await self._readiness()
+        if path == b"/events":
+            group = parse_qs(query.decode(errors="replace"), keep_blank_values=True).get("group")
+            told = self._happened(group[0] if group else None)
+            return Answer(HTTPStatus.OK, await _page_of(map(_json_line, told)), EVENTS_TYPE)
         return _text(HTTPStatus.NOT_FOUND)
-
-    async def _metrics(self) -> bytes:
-        page = bytearray()
-        for number, line in enumerate(self._lines(), start=1):
-            page += line.encode()
-            page += b"\n"
-            if number % LINES_PER_TURN == 0:
-                await asyncio.sleep(0)
-        return bytes(page)
 
     async def _readiness(self) -> Answer:
         try:
@@ -142,6 +147,20 @@ class TelemetryServer:
         if reason is None:
             return _text(HTTPStatus.OK)
         return Answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{reason}\n".encode())
+
+
+async def _page_of(lines: Iterable[str]) -> bytes:
+    page = bytearray()
+    for number, line in enumerate(lines, start=1):
+        page += line.encode()
+        page += b"\n"
+        if number % LINES_PER_TURN == 0:
+            await asyncio.sleep(0)
+    return bytes(page)
+
+
+def _json_line(event: Mapping[str, Any]) -> str:
+    return json.dumps(event, ensure_ascii=False)
 
 
 async def _linger(reader: asyncio.StreamReader) -> None:

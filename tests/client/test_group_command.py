@@ -1,0 +1,48 @@
+"""`ottla group why`: what a broker tells of a group."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from ottla.__main__ import main
+from ottla.testing.embedded import BrokerThread
+
+
+def test_it_tells_each_event_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    with BrokerThread(config={"ottla.telemetry.port": 0}) as broker:
+        settings = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}
+        producer = Producer(settings)
+        producer.produce("t", b"value")
+        assert producer.flush(20) == 0
+        consumer = Consumer(settings | {"group.id": "a b", "auto.offset.reset": "earliest"})
+        consumer.subscribe(["t"])
+        assert consumer.poll(20) is not None
+        consumer.close()
+        address = f"127.0.0.1:{broker.running.telemetry_port}"
+        status = main(["group", "why", "a b", "--telemetry", address])
+        told = capsys.readouterr().out.splitlines()
+        nobody = main(["group", "why", "nobody", "--telemetry", address])
+
+    assert status == 0
+    assert [line.split()[2] for line in told[:3]] == [
+        "group_rebalances:",
+        "group_generation:",
+        "group_stable:",
+    ]
+    assert "a new member joined" in told[0]
+    assert "group_member_left:" in " ".join(told)
+    assert nobody == 1
+    assert "remembers nothing" in capsys.readouterr().err
+
+
+def test_without_a_broker_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    status = main(["group", "why", "g", "--telemetry", "127.0.0.1:1"])
+
+    assert status == 69
+    assert "no broker answers" in capsys.readouterr().err
+
+
+def test_a_wrong_option_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["group", "why"]) == 2
+    assert "GROUP" in capsys.readouterr().err
