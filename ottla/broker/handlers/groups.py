@@ -16,6 +16,7 @@ from ottla.broker.coordinator.group.shard import GroupShard
 from ottla.broker.coordinator.runtime import Runner
 from ottla.broker.handlers.answers import Pending
 from ottla.broker.handlers.context import Rooms, Session
+from ottla.broker.handlers.endpoints import MAPPED_IPV4
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.groups import (
     DeleteGroupsRequest,
@@ -257,5 +258,5 @@ def _find(rooms: Rooms, group_id: str) -> Found | ErrorCode:
 
 def caller_of(session: Session, version: int) -> Caller:
     # As Java prints an address that has no name.
-    host = session.peer.rpartition(":")[0]
+    host = session.peer.rpartition(":")[0].removeprefix(MAPPED_IPV4)
     return Caller(session.client_id or "", f"/{host}", version)
