@@ -22,6 +22,7 @@ from ottla.protocol.messages import (
     produce,
     producer_ids,
     quorum,
+    quotas,
     topics,
 )
 from ottla.protocol.schema import VERSION_MAX, Message
@@ -329,6 +330,16 @@ SERVED: dict[int, Api] = {
             topics.ListPartitionReassignmentsResponse,
         ),
         _api(ApiKey.OFFSET_DELETE, groups.OffsetDeleteRequest, groups.OffsetDeleteResponse),
+        _api(
+            ApiKey.DESCRIBE_CLIENT_QUOTAS,
+            quotas.DescribeClientQuotasRequest,
+            quotas.DescribeClientQuotasResponse,
+        ),
+        _api(
+            ApiKey.ALTER_CLIENT_QUOTAS,
+            quotas.AlterClientQuotasRequest,
+            quotas.AlterClientQuotasResponse,
+        ),
         _api(ApiKey.DESCRIBE_QUORUM, quorum.DescribeQuorumRequest, quorum.DescribeQuorumResponse),
         _api(
             ApiKey.UPDATE_FEATURES, features.UpdateFeaturesRequest, features.UpdateFeaturesResponse

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ottla.broker.handlers import (
     api_versions,
     brokers,
+    client_quotas,
     committed_offsets,
     config_resources,
     configs,
@@ -56,6 +57,8 @@ HANDLERS: dict[ApiKey, Handler] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: partition_changes.handle_alter_partition_reassignments,
     ApiKey.LIST_PARTITION_REASSIGNMENTS: partition_changes.handle_list_partition_reassignments,
     ApiKey.OFFSET_DELETE: committed_offsets.handle_offset_delete,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: client_quotas.handle_describe_client_quotas,
+    ApiKey.ALTER_CLIENT_QUOTAS: client_quotas.handle_alter_client_quotas,
     ApiKey.DESCRIBE_QUORUM: quorum.handle_describe_quorum,
     ApiKey.UPDATE_FEATURES: features.handle_update_features,
     ApiKey.DESCRIBE_CLUSTER: metadata.handle_describe_cluster,

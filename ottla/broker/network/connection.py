@@ -26,6 +26,7 @@ from ottla.protocol.frame import parse_request_header
 
 if TYPE_CHECKING:
     from ottla.broker.log.segment import FileSlice
+    from ottla.broker.network.metering import Meter
     from ottla.broker.network.server import Endpoint
 
 UNSENT_BYTES_MAX = 1024 * 1024
@@ -55,7 +56,9 @@ class Connection(asyncio.BufferedProtocol):
         "_line",
         "_line_bytes",
         "_loop",
+        "_meter",
         "_metrics",
+        "_muted",
         "_outbox",
         "_paused",
         "_session",
@@ -75,6 +78,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._session: Session | None = None
         self._paused = False
+        self._meter: Meter | None = None
+        self._muted: asyncio.TimerHandle | None = None
         self._frame_started_s = 0.0
         self._held_bytes = 0
         self._line_bytes = 0
@@ -105,6 +110,7 @@ class Connection(asyncio.BufferedProtocol):
         own = socket.socket(sock.family, sock.type, sock.proto, fileno=descriptor)
         own.setblocking(False)
         _tune(own, self._endpoint)
+        self._meter = self._endpoint.new_meter()
         local = own.getsockname()
         peer = transport.get_extra_info("peername") or ("?", 0)
         self._session = Session(
@@ -127,6 +133,9 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._endpoint.forget(self, self._held_bytes)
         self._held_bytes = 0
+        if self._muted is not None:
+            self._muted.cancel()
+            self._muted = None
         if self._outbox is not None:
             self._outbox.close()
         line, self._line = self._line, deque()
@@ -154,6 +163,10 @@ class Connection(asyncio.BufferedProtocol):
         """An answer of the line is there: send it, and what waited behind it, if it is its turn."""
         if self._line and self._line[0] is answer:
             self._send_ready()
+
+    def meter(self, meter: Meter | None) -> None:
+        """Counts what requests cost from now on, or no more."""
+        self._meter = meter
 
     @property
     def idle(self) -> bool:
@@ -255,6 +268,9 @@ class Connection(asyncio.BufferedProtocol):
         assert session is not None
         session.client_id = client_id
         request, _ = entry.decoders[version](frame, position)
+        meter = self._meter
+        if meter is not None:
+            meter.arrived(api_key, request, client_id, len(frame))
         try:
             response = entry.handle(session, request, version)
         except (ProtocolError, CloseConnection, AssertionError):
@@ -262,7 +278,7 @@ class Connection(asyncio.BufferedProtocol):
         except Exception as error:  # the handler boundary: one of two places in the house
             response = self._endpoint.handler_failed(entry, version, request, error)
         if type(response) is entry.response:
-            if self._line:
+            if self._line or meter is not None:
                 pending = Pending()
                 pending.response = response
             else:
@@ -270,6 +286,8 @@ class Connection(asyncio.BufferedProtocol):
                 entry.observe(time.perf_counter() - started_s)
                 return
         elif response is NO_ANSWER:
+            if meter is not None:
+                self._mute(meter.unanswered())
             entry.observe(time.perf_counter() - started_s)
             return
         elif isinstance(response, Pending):
@@ -278,6 +296,8 @@ class Connection(asyncio.BufferedProtocol):
             assert inspect.isawaitable(response), f"{entry.api.key.name} returned {response!r}"
             pending = Pending()
             self._endpoint.run(entry, version, request, response, pending)
+        if meter is not None:
+            meter.waits(pending, time.perf_counter() - started_s)
         self._enqueue(pending, entry, version, correlation_id, started_s)
 
     def _enqueue(
@@ -307,6 +327,8 @@ class Connection(asyncio.BufferedProtocol):
             pending.line = None
             self._line_bytes -= pending.held_bytes
             entry = pending.entry
+            if self._meter is not None:
+                self._mute(self._meter.leaves(pending))
             if pending.response is not NO_ANSWER:
                 self._send(entry, pending.version, pending.correlation_id, pending.response)
             entry.observe(time.perf_counter() - pending.started_s)
@@ -334,10 +356,28 @@ class Connection(asyncio.BufferedProtocol):
             if self._transport is not None and not self._transport.is_closing():
                 self._transport.pause_reading()
 
+    def _mute(self, wait_ms: int) -> None:
+        """Reads no more for a while: the client has used more than its quota."""
+        if wait_ms <= 0:
+            return
+        self.pause()
+        until_s = self._loop.time() + wait_ms / 1000
+        if self._muted is not None:
+            if self._muted.when() >= until_s:
+                return
+            self._muted.cancel()
+        self._muted = self._loop.call_at(until_s, self._unmute)
+
+    def _unmute(self) -> None:
+        self._muted = None
+        if not self._unsent:
+            self._drained()
+
     def _drained(self) -> None:
         """Everything is sent: go on reading if that was what held us."""
         if (
             self._paused
+            and self._muted is None
             and len(self._line) <= UNANSWERED_MAX // 2
             and self._line_bytes <= HELD_BYTES_MAX // 2
         ):

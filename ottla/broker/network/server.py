@@ -18,8 +18,11 @@ from ottla.broker.handlers.answers import CloseConnection, Pending
 from ottla.broker.handlers.api_versions import unsupported_version_response
 from ottla.broker.handlers.context import Rooms
 from ottla.broker.handlers.table import Entry
+from ottla.broker.metadata.image import QuotaEntity
 from ottla.broker.network.connection import Connection
+from ottla.broker.network.metering import Meter
 from ottla.broker.network.outbox import PageCache, TurnEnd
+from ottla.broker.network.quotas import ClientQuotas, Windows
 from ottla.broker.ports import Events
 from ottla.config.types import Listener
 from ottla.protocol.api import ApiKey
@@ -80,6 +83,9 @@ class Endpoint:
     def admit(self, connection: Connection) -> str | None:
         """Takes a connection in, or says why not."""
         return self.server.admit(connection)
+
+    def new_meter(self) -> Meter | None:
+        return self.server.new_meter()
 
     def forget(self, connection: Connection, held_bytes: int) -> None:
         self.server.forget(connection, held_bytes)
@@ -169,6 +175,7 @@ class Server:
         self.page_cache = PageCache(workers, rooms.unreadable)
         self.turn_end = TurnEnd(self.loop)
         self.metrics = NetworkMetrics()
+        self.quotas = ClientQuotas(Windows())
         self.held_bytes = 0
         self.stopping = False
         self._connections: dict[Connection, str] = {}
@@ -230,6 +237,18 @@ class Server:
 
         task.add_done_callback(done)
 
+    def limit(self, quotas: Mapping[QuotaEntity, Mapping[str, float]], windows: Windows) -> None:
+        """Puts client quotas in force. With none, requests cost one test more, and no meter."""
+        had_any = self.quotas.enabled
+        self.quotas.update(quotas, windows)
+        if self.quotas.enabled != had_any:
+            for connection in self.connections:
+                connection.meter(self.new_meter())
+
+    def new_meter(self) -> Meter | None:
+        """For one connection; None while nothing is limited."""
+        return Meter(self.quotas, self.rooms.clock) if self.quotas.enabled else None
+
     def admit(self, connection: Connection) -> str | None:
         """Counts a connection against the limits; a reason means it must be closed."""
         transport = connection._transport
@@ -264,6 +283,8 @@ class Server:
     def sweep(self) -> None:
         """A periodic job: ends what is idle, frames that do not come, and what is over budget."""
         now_s = self.loop.time()
+        if self.quotas.enabled:
+            self.quotas.forget_idle(self.rooms.clock.monotonic_ms())
         idle_s = self.limits.idle_ms / 1000 if self.limits.idle_ms >= 0 else float("inf")
         for connection in self.connections:
             if connection.overdue(now_s):

@@ -1,0 +1,107 @@
+"""One connection's use of its quotas: what its requests cost, and when it is to wait.
+
+A connection has a meter only while some quota is set. An answer is charged when it is about to
+leave, so that it can say how long the client is to wait (throttle_time_ms); it leaves at once, and
+the connection is not read from until that time is over (KIP-219). A fetch is cut to what its quota
+lets through in one window, and its bytes are sent and counted; Kafka sends none of them once the
+quota is used up, and has the client ask again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.handlers.answers import NO_ANSWER, Pending
+from ottla.broker.network.quotas import ANONYMOUS, ClientQuotas, Resource
+from ottla.protocol.api import ApiKey
+from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.ports import Clock
+
+HUNDREDTHS = 100.0
+"""The request quota is a percentage: a second of the loop's time a second is 100."""
+FETCH_BYTES_MIN = 1
+"""The first batch of a fetch is sent whole, whatever its size."""
+
+
+class _Cost:
+    """What one request has cost so far, and who pays."""
+
+    __slots__ = ("client_id", "key", "seconds", "size")
+
+    def __init__(self, key: int, client_id: str, size: int) -> None:
+        self.key = key
+        self.client_id = client_id
+        self.size = size
+        self.seconds = 0.0
+
+
+class Meter:
+    """Counts for one connection; the user is the connection's."""
+
+    __slots__ = ("_clock", "_costs", "_current", "_quotas", "_user")
+
+    def __init__(self, quotas: ClientQuotas, clock: Clock) -> None:
+        self._quotas = quotas
+        self._clock = clock
+        self._user = ANONYMOUS
+        self._current: _Cost | None = None
+        self._costs: dict[Pending, _Cost] = {}
+
+    def arrived(self, key: int, request: Any, client_id: str | None, size: int) -> None:
+        """A request is about to be handled; `size` is that of its frame."""
+        self._current = _Cost(key, client_id or "", size)
+        if isinstance(request, FetchRequest):
+            most = self._quotas.at_most(Resource.FETCHED, self._user, self._current.client_id)
+            if most is not None:
+                request.max_bytes = max(min(request.max_bytes, most), FETCH_BYTES_MIN)
+
+    def waits(self, pending: Pending, seconds: float) -> None:
+        """The request was handled, which took the loop so long; its answer is here or will be."""
+        assert self._current is not None
+        self._current.seconds = seconds
+        self._costs[pending] = self._current
+        self._current = None
+
+    def unanswered(self) -> int:
+        """The request has no answer (acks=0): its bytes count, its time does not, as in Kafka.
+
+        Returns how many milliseconds the connection is to wait.
+        """
+        cost, self._current = self._current, None
+        assert cost is not None
+        return self._charge(Resource.PRODUCED, cost, cost.size)
+
+    def leaves(self, pending: Pending) -> int:
+        """An answer is about to be written; it is told how long the client is to wait, which is
+        returned in milliseconds."""
+        cost = self._costs.pop(pending, None)
+        if cost is None:  # it came before there was any quota
+            return 0
+        response = pending.response
+        wait_ms = 0
+        if cost.key == ApiKey.PRODUCE:
+            wait_ms = self._charge(Resource.PRODUCED, cost, cost.size)
+        elif cost.key == ApiKey.FETCH:
+            wait_ms = self._charge(Resource.FETCHED, cost, _fetched_bytes(response))
+        if response is not NO_ANSWER:
+            time_ms = self._charge(Resource.TIME, cost, cost.seconds * HUNDREDTHS)
+            wait_ms = max(wait_ms, time_ms)
+            if wait_ms and hasattr(response, "throttle_time_ms"):
+                response.throttle_time_ms = wait_ms
+        return wait_ms
+
+    def _charge(self, resource: Resource, cost: _Cost, value: float) -> int:
+        now_ms = self._clock.monotonic_ms()
+        return self._quotas.charge(resource, self._user, cost.client_id, value, now_ms)
+
+
+def _fetched_bytes(response: FetchResponse) -> int:
+    total = 0
+    for topic in response.responses:
+        for part in topic.partitions:
+            records = part.records
+            if records is not None:
+                total += records.size if hasattr(records, "size") else len(records)
+    return total

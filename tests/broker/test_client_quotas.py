@@ -1,0 +1,160 @@
+"""Client quotas on a real broker: who is over waits, having been answered, and nobody else does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from ottla.client.connection import Connection
+from ottla.protocol.messages.fetch import FetchResponse
+from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
+from ottla.protocol.messages.quotas import (
+    AlterClientQuotasRequest,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.record import Record
+from ottla.testing.embedded import Broker
+from tests.broker.small_client import SmallClient, client_of
+
+Entry = AlterClientQuotasRequest.EntryData
+Part = AlterClientQuotasRequest.EntityData
+Op = AlterClientQuotasRequest.OpData
+RATE = 100_000.0
+GREEDY, OTHER = "greedy", "other"
+
+
+@asynccontextmanager
+async def _connected(broker: Broker, client_id: str) -> AsyncIterator[SmallClient]:
+    host, _, port = broker.bootstrap_servers.rpartition(":")
+    connection = await Connection.open(host, int(port), client_id=client_id)
+    try:
+        yield SmallClient(connection)
+    finally:
+        await connection.close()
+
+
+async def _limit(client: SmallClient, key: str, value: float | None) -> None:
+    """Sets a quota of the greedy one, or removes it."""
+    op = Op(key, value or 0.0, value is None)
+    entry = Entry([Part("client-id", GREEDY)], [op])
+    answer = await client.connection.request(AlterClientQuotasRequest([entry]), 1)
+    assert answer.entries[0].error_code == 0, answer.entries[0].error_message
+
+
+def _produce(size: int, acks: int = -1) -> ProduceRequest:
+    batch = build_batch([Record(0, 1_700_000_000_000, None, bytes(size))])
+    data = ProduceRequest.PartitionProduceData(0, memoryview(batch))
+    return ProduceRequest(
+        None, acks, 5000, [ProduceRequest.TopicProduceData("t", partition_data=[data])]
+    )
+
+
+async def _wait_ms(client: SmallClient, size: int) -> int:
+    """What an answered Produce of so many bytes is told to wait."""
+    answer: ProduceResponse = await client.connection.request(_produce(size), 9)
+    assert answer.responses[0].partition_responses[0].error_code == 0
+    return answer.throttle_time_ms
+
+
+async def test_a_producer_over_its_rate_waits_and_another_does_not() -> None:
+    loop = asyncio.get_running_loop()
+    async with (
+        Broker() as broker,
+        _connected(broker, GREEDY) as greedy,
+        _connected(broker, OTHER) as other,
+    ):
+        await other.create("t")
+        assert await _wait_ms(greedy, 500_000) == 0, "there is no quota yet"
+        await _limit(other, "producer_byte_rate", RATE)
+        assert await _wait_ms(greedy, 80_000) == 0
+
+        answered_s = loop.time()
+        wait_ms = await _wait_ms(greedy, 60_000)
+        assert 350 < wait_ms < 450, "140,000 bytes are 0.4 s more than one second's worth"
+        muted = asyncio.create_task(greedy.connection.request(MetadataRequest([]), 12))
+        while loop.time() - answered_s < wait_ms / 2000:
+            assert await _wait_ms(other, 1000) == 0
+            assert not muted.done()
+        await muted
+        assert loop.time() - answered_s >= wait_ms / 1000 - 0.01
+
+        await _limit(other, "producer_byte_rate", None)
+        assert await _wait_ms(greedy, 500_000) == 0
+        assert all(one._meter is None for one in broker.running.server.connections)
+
+
+async def test_acks_0_has_no_answer_and_waits_all_the_same() -> None:
+    loop = asyncio.get_running_loop()
+    async with (
+        Broker() as broker,
+        _connected(broker, GREEDY) as greedy,
+        _connected(broker, OTHER) as other,
+    ):
+        await other.create("t")
+        await _limit(other, "producer_byte_rate", RATE)
+        started_s = loop.time()
+
+        greedy.connection.send_without_answer(_produce(130_000, acks=0), 9)
+        await greedy.connection.request(MetadataRequest([]), 12)
+
+        assert loop.time() - started_s >= 0.29
+
+
+async def test_a_consumer_gets_a_window_at_once_and_waits_for_what_is_more() -> None:
+    async with (
+        Broker() as broker,
+        _connected(broker, GREEDY) as greedy,
+        _connected(broker, OTHER) as other,
+    ):
+        await other.create("t")
+        for _ in range(20):
+            await _wait_ms(other, 10_000)
+        await _limit(other, "consumer_byte_rate", RATE)
+
+        first = await greedy.fetch("t")
+        everything = await other.fetch("t")
+
+        assert _size(everything) > 200_000
+        assert 50_000 < _size(first) <= RATE
+        assert _size(await greedy.fetch("t", 9)) > 50_000
+
+
+def _size(part: FetchResponse.PartitionData) -> int:
+    return len(cast(memoryview, part.records))
+
+
+async def test_time_is_counted_for_every_request() -> None:
+    async with (
+        Broker() as broker,
+        _connected(broker, GREEDY) as greedy,
+        _connected(broker, OTHER) as other,
+    ):
+        await _limit(other, "request_percentage", 0.001)
+
+        answer = await greedy.connection.request(MetadataRequest([]), 12)
+        calm = await other.connection.request(MetadataRequest([]), 12)
+
+        assert 0 < answer.throttle_time_ms <= 1000
+        assert calm.throttle_time_ms == 0
+
+
+@pytest.mark.parametrize("version", [0, 1])
+async def test_quotas_outlive_a_restart(tmp_path: Path, version: int) -> None:
+    async with Broker(tmp_path) as broker, client_of(broker) as client:
+        await _limit(client, "producer_byte_rate", RATE)
+    async with Broker(tmp_path) as broker, client_of(broker) as client:
+        request = DescribeClientQuotasRequest()
+        answer: DescribeClientQuotasResponse = await client.connection.request(request, version)
+        assert broker.running.server.quotas.enabled
+
+    (entry,) = answer.entries or []
+    assert [(one.entity_type, one.entity_name) for one in entry.entity] == [("client-id", GREEDY)]
+    assert [(one.key, one.value) for one in entry.values] == [("producer_byte_rate", RATE)]

@@ -1,0 +1,167 @@
+"""Client quotas in virtual time: whose quota counts, how long who waits, and what comes of it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from ottla.broker.metadata.image import QuotaEntity
+from ottla.broker.network.quotas import IDLE_MS, Account, ClientQuotas, Resource, Windows
+
+PRODUCED, FETCHED, TIME = Resource.PRODUCED, Resource.FETCHED, Resource.TIME
+SECONDS = 30
+
+
+def _entity(user: str | None = "", client: str | None = "") -> QuotaEntity:
+    """The default of a kind is None; "" leaves the kind out."""
+    parts = (("client-id", client), ("user", user))
+    return tuple((kind, name) for kind, name in parts if name != "")
+
+
+def _limiting(**limits: float) -> ClientQuotas:
+    quotas = ClientQuotas(Windows())
+    quotas.update({_entity(user="u"): limits}, Windows())
+    return quotas
+
+
+# What counts first stands first; each row: the entity, and who shares its account.
+PRECEDENCE: list[tuple[QuotaEntity, tuple[str | None, str | None]]] = [
+    (_entity("u", "c"), ("u", "c")),
+    (_entity("u", None), ("u", "c")),
+    (_entity("u"), ("u", None)),
+    (_entity(None, "c"), ("u", "c")),
+    (_entity(None, None), ("u", "c")),
+    (_entity(None), ("u", None)),
+    (_entity(client="c"), (None, "c")),
+    (_entity(client=None), (None, "c")),
+]
+
+
+def test_the_most_special_quota_counts() -> None:
+    for index, (_, payers) in enumerate(PRECEDENCE):
+        quotas = ClientQuotas(Windows())
+        others = {_entity("x"): 1.0, _entity("x", "c"): 1.0, _entity(client="x"): 1.0}
+        set_now = {entity: 10.0 + at for at, (entity, _) in enumerate(PRECEDENCE) if at >= index}
+        quotas.update(
+            {entity: {PRODUCED.value: limit} for entity, limit in (others | set_now).items()},
+            Windows(),
+        )
+
+        assert quotas.account(PRODUCED, "u", "c") == Account(*payers, 10.0 + index)
+        assert quotas.account(FETCHED, "u", "c") is None
+
+
+def test_an_empty_client_id_has_no_quota_of_its_own() -> None:
+    quotas = ClientQuotas(Windows())
+    quotas.update({_entity(client=None): {TIME.value: 5.0}}, Windows())
+    assert quotas.account(TIME, "u", "") is None
+    assert quotas.charge(TIME, "u", "", 10_000, 0) == 0
+
+    quotas.update(
+        {_entity("u", None): {TIME.value: 5.0}, _entity("u"): {TIME.value: 6.0}}, Windows()
+    )
+    assert quotas.account(TIME, "u", "") == Account("u", None, 6.0)
+
+
+def test_who_is_over_waits_until_the_rate_is_down_again() -> None:
+    """Windows begin with what is counted, and are looked at while they overlap the last 11 s."""
+    quotas = _limiting(producer_byte_rate=1000.0)
+    rows = [
+        (0, 1000, 0),
+        (0, 500, 500),
+        (500, 0, 500),
+        (1000, 0, 500),
+        (1500, 0, 0),
+        (1500, 1000, 1000),
+        (2500, 0, 0),
+        (9000, 6500, 0),
+        (9000, 1, 1),
+        (12_400, 2500, 0),
+        (23_400, 1000, 0),
+    ]
+
+    waits = [
+        (at_ms, value, quotas.charge(PRODUCED, "u", "c", value, 70_000 + at_ms))
+        for at_ms, value, _ in rows
+    ]
+
+    assert waits == rows
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("size", [1_000, 64_000, 1_000_000])
+def test_a_greedy_client_gets_its_limit(seed: int, size: int) -> None:
+    """It sends again as soon as it may: in any 30 s, the first too, it gets its limit within 10 %."""
+    rng = random.Random(seed)
+    limit = 1_000_000.0
+    quotas = _limiting(producer_byte_rate=limit)
+    now_ms = float(rng.randrange(100_000))
+    begin_ms, end_ms = now_ms, now_ms + 4 * SECONDS * 1000
+    sent: list[tuple[float, float]] = []
+    while now_ms < end_ms:
+        value = size * rng.uniform(0.5, 1.5)
+        now_ms += value / 100_000 + 0.2  # a link of 100 MB/s
+        sent.append((now_ms - begin_ms, value))
+        now_ms += quotas.charge(PRODUCED, "u", "c", value, int(now_ms))
+
+    for first_ms in range(0, 3 * SECONDS * 1000, 500):
+        last_ms = first_ms + SECONDS * 1000
+        total = sum(value for at_ms, value in sent if first_ms <= at_ms < last_ms)
+        assert total == pytest.approx(limit * SECONDS, rel=0.1)
+
+
+def test_two_clients_of_a_user_share_its_account_and_others_have_their_own() -> None:
+    quotas = ClientQuotas(Windows())
+    quotas.update({_entity(None): {PRODUCED.value: 1000.0}}, Windows())
+    assert quotas.charge(PRODUCED, "u", "a", 1_000, 0) == 0
+    assert quotas.charge(PRODUCED, "u", "b", 100, 0) == 100
+    assert quotas.charge(PRODUCED, "other", "a", 1_000, 0) == 0
+
+
+def test_time_makes_nobody_wait_for_more_than_a_window() -> None:
+    quotas = _limiting(request_percentage=1.0)
+
+    assert quotas.charge(TIME, "u", "c", 500.0, 0) == 1000
+
+
+def test_a_fetch_is_cut_to_what_a_new_client_may_have() -> None:
+    quotas = _limiting(consumer_byte_rate=2_000.0)
+
+    assert quotas.at_most(FETCHED, "u", "c") == 2_000
+    assert quotas.at_most(FETCHED, "other", "c") is None
+    assert quotas.charge(FETCHED, "u", "c", 2_000, 5) == 0
+
+
+def test_a_change_counts_at_once_and_forgets_nothing() -> None:
+    quotas = _limiting(producer_byte_rate=1000.0)
+    assert quotas.charge(PRODUCED, "u", "c", 1_000, 0) == 0
+
+    quotas.update({_entity(user="u"): {PRODUCED.value: 2000.0}}, Windows())
+    assert quotas.charge(PRODUCED, "u", "c", 1_000, 0) == 0
+    assert quotas.charge(PRODUCED, "u", "c", 1_000, 0) == 500
+
+    quotas.update({}, Windows())
+    assert not quotas.enabled
+    assert quotas.charge(PRODUCED, "u", "c", 1_000_000, 1) == 0
+
+
+def test_other_windows_begin_anew() -> None:
+    quotas = _limiting(producer_byte_rate=1000.0)
+    quotas.charge(PRODUCED, "u", "c", 10_000, 0)
+
+    quotas.update({_entity(user="u"): {PRODUCED.value: 1000.0}}, Windows(3, 500))
+
+    assert quotas.charge(PRODUCED, "u", "c", 500, 0) == 0
+    assert quotas.charge(PRODUCED, "u", "c", 100, 0) == 100
+
+
+def test_accounts_of_who_is_gone_are_dropped() -> None:
+    quotas = _limiting(producer_byte_rate=1000.0)
+    quotas.charge(PRODUCED, "u", "c", 1, 7)
+    quotas.forget_idle(7 + IDLE_MS)
+    assert repr(quotas) == "<ClientQuotas {'producer_byte_rate': 1} accounts=1>"
+
+    quotas.forget_idle(8 + IDLE_MS)
+
+    assert repr(quotas) == "<ClientQuotas {'producer_byte_rate': 1} accounts=0>"
