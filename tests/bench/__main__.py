@@ -24,12 +24,13 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from tests.bench import report
 from tests.bench.bad_neighbours import COLD, SILENT
 from tests.bench.deleting import DELETING
-from tests.bench.descriptors import DESCRIPTORS
 from tests.bench.end_to_end import END_TO_END
 from tests.bench.loading import LOADING
+from tests.bench.many import MANY
 from tests.bench.report import Results
 from tests.bench.requests import DURABLE, PIPELINED, WAITING
 from tests.bench.start import START
+from tests.bench.times import TIMES
 from tests.bench.volume import BULK, FAN_OUT, IDEMPOTENT, SMALL
 from tests.bench.workload import Work, at_most
 from tests.peers import jars
@@ -49,8 +50,9 @@ WORKS = (
     SILENT,
     START,
     LOADING,
-    DESCRIPTORS,
+    MANY,
     DELETING,
+    TIMES,
 )
 # Works that say the same every time need fewer rounds than the rest.
 ROUNDS_MAX = {
@@ -58,8 +60,9 @@ ROUNDS_MAX = {
     SILENT.name: 1,
     START.name: 3,
     LOADING.name: 1,
-    DESCRIPTORS.name: 1,
+    MANY.name: 1,
     DELETING.name: 1,
+    TIMES.name: 1,
 }
 FAILURES = (AnsweredError, AssertionError, KafkaException, OSError, RuntimeError)
 MEMORY = Work(

@@ -1,9 +1,10 @@
-"""Descriptors and maps with very many partitions: loaded and idle, and all written to."""
+"""Very many partitions: the start, the memory, and the descriptors, idle and all written to."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 from pathlib import Path
 
 from confluent_kafka import KafkaError, Message, Producer
@@ -14,6 +15,7 @@ from tests.peers.servers import Server
 
 PARTITIONS = 2000
 ANSWER_SECONDS_MAX = 120
+SETTLE_SECONDS = 2.0
 
 
 def _held(server: Server) -> int:
@@ -44,15 +46,18 @@ def _write_to_all(server: Server, topic: str, partitions: int) -> None:
 
 def _run(running: Server, scale: float) -> Figures:
     partitions = int(PARTITIONS * scale)
-    folder = Path(tempfile.mkdtemp(prefix="ottla-bench-descriptors-"))
+    folder = Path(tempfile.mkdtemp(prefix="ottla-bench-many-"))
     server = type(running)(folder)
     try:
         server.start()
-        none = _held(server)
+        time.sleep(SETTLE_SECONDS)
+        none, empty_mb = _held(server), server.resident_mb()
         topics.create(server.bootstrap, {"many": partitions})
         _write_to_all(server, "many", partitions)
         server.stop()
-        server.start()
+        seconds = server.start()
+        time.sleep(SETTLE_SECONDS)
+        grown_mb = server.resident_mb() - empty_mb
         idle, idle_maps = _held(server), _mapped(server)
         _write_to_all(server, "many", partitions)
         written, written_maps = _held(server), _mapped(server)
@@ -61,6 +66,8 @@ def _run(running: Server, scale: float) -> Figures:
         server.close()
         shutil.rmtree(folder)
     return {
+        "start after a clean stop s": seconds,
+        "memory grown by MB": max(grown_mb, 0.1),
         "without partitions": none,
         "loaded and idle": idle,
         "all written to": written,
@@ -69,11 +76,13 @@ def _run(running: Server, scale: float) -> Figures:
     }
 
 
-DESCRIPTORS = Work(
-    "descriptors",
-    "descriptors with 2,000 partitions",
+MANY = Work(
+    "many",
+    "start, memory and descriptors with 2,000 partitions",
     _run,
     {
+        "start after a clean stop s": at_most(0.5),
+        "memory grown by MB": at_most(0.3),
         "without partitions": None,
         "loaded and idle": at_most(0.3),
         "all written to": at_most(1.1),
