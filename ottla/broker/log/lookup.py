@@ -26,7 +26,7 @@ def offset_for_timestamp(
     segments: Segments, timestamp: int, log_start_offset: int
 ) -> TimedOffset | None:
     """(offset, timestamp, leader epoch) of the first record with at least that timestamp."""
-    for segment in segments:
+    for segment in segments[segments.index_by_time(timestamp) :]:
         if segment.max_timestamp < timestamp:
             continue
         segments.read_from(segment)
@@ -106,6 +106,13 @@ def _greatest_from(segments: Segments, segment: Segment, offset: int) -> int:
 def _first_record(
     segment: Segment, position: int, header: BatchHeader, timestamp: int, log_start_offset: int
 ) -> TimedOffset | None:
+    if header.magic == MAGIC:
+        # Only who asks for a time reads records: their readers are loaded then.
+        from ottla.protocol.records.times import first_with_time
+
+        batch = segment.batch_at(position, header.size)
+        first = first_with_time(batch, timestamp, log_start_offset)
+        return None if first is None else (*first, header.partition_leader_epoch)
     for record in _records(segment, position, header):
         if record.timestamp >= timestamp and record.offset >= log_start_offset:
             return record.offset, record.timestamp, header.partition_leader_epoch

@@ -14,8 +14,9 @@ segment keeps its files, under another name, until file.delete.delay.ms is over.
 from __future__ import annotations
 
 import zlib
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import overload
 
 from ottla.broker.log.offset_index import RELATIVE_OFFSET_MAX
@@ -56,6 +57,7 @@ class Segments:
         "_config",
         "_deleted",
         "_directory",
+        "_greatest_times",
         "_opened",
         "_roll_after_ms",
         "_roll_after_timestamp",
@@ -82,6 +84,8 @@ class Segments:
         self._bases: list[int] = []
         self._segments: list[Segment] = []
         self._opened: dict[Segment, None] = {}
+        # Of each sealed segment and all before it, for the search by time; None until it is asked.
+        self._greatest_times: list[int] | None = None
         # When the files of a deleted segment go.
         self._deleted: list[tuple[int, Segment]] = []
         self.configure(config)
@@ -113,6 +117,14 @@ class Segments:
     def floor_index(self, offset: int) -> int:
         """The index of the last segment that begins at or below an offset; 0 before the first."""
         return max(bisect_right(self._bases, offset) - 1, 0)
+
+    def index_by_time(self, timestamp: int) -> int:
+        """The index of the first segment with a record of at least that time; the last one's if
+        no sealed one has any."""
+        if self._greatest_times is None:
+            greatest = (segment.max_timestamp for segment in self._segments[:-1])
+            self._greatest_times = list(accumulate(greatest, max))
+        return bisect_left(self._greatest_times, timestamp)
 
     def read_from(self, segment: Segment) -> None:
         """To be called before a segment is read: a sealed one takes its place among the open."""
@@ -236,6 +248,7 @@ class Segments:
             self._close_surplus()
         self._bases.append(segment.base_offset)
         self._segments.append(segment)
+        self._greatest_times = None
         self.active = segment
         self._roll_after_ms = self._roll_after_timestamp = NO_TIMESTAMP
         if len(self._segments) > 2:
@@ -249,6 +262,7 @@ class Segments:
         self._sync_snapshot(self._bases[count])
         retired = self._segments[:count]
         del self._segments[:count], self._bases[:count]
+        self._greatest_times = None
         for segment in retired:
             self._forget(segment)
             self._add_suffix(segment)
@@ -280,6 +294,7 @@ class Segments:
 
         They must not come back in place of what is written next: the caller syncs the directory.
         """
+        self._greatest_times = None
         while len(self._segments) > index:
             segment = self._segments.pop()
             self._bases.pop()
