@@ -10,7 +10,8 @@ unanswered once more under the old sequence numbers; librdkafka writes idempoten
 them. In one round of eight the broker is killed a second time while it recovers. At the end:
 nothing acknowledged is missing or lies at another offset, offsets are dense, nothing of an
 idempotent producer is doubled or out of order, and the broker was ready again within a second in
-every round.
+every round. On a machine so busy that a start takes that long by itself, a start on an empty
+directory, made just before, is what a round is compared to.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ from tests.peers.servers import ApacheKafka, Ottla, Server
 RAW_PARTITIONS = 2
 PARTITIONS = 3
 READY_SECONDS_MAX = 1.0
+# What a crash may add to a start on an empty directory where the second is missed.
+ADDED_SECONDS_MAX = 0.3
 READY_SECONDS_MAX_KAFKA = 60.0
 UNANSWERED_SHARE_MIN = 0.8
 LIFE_SECONDS = (0.05, 0.6)
@@ -53,6 +56,7 @@ class Round:
     outstanding: int
     twice: bool
     ready: float = 0.0
+    empty: float = 0.0
 
 
 @dataclass
@@ -118,15 +122,25 @@ class Crashes:
             self.server.spawn()
             time.sleep(self.random.uniform(*SECOND_KILL_SECONDS))
             self.server.kill()
+        empty = self._start_of_nothing()
         ready = self.server.start()
         unanswered = sum(
             writer.unanswered[seen] if len(writer.unanswered) > seen else 0
             for writer, seen in zip(self.raw, resets, strict=True)
         )
         self.up.set()
-        done = Round(lived, unanswered, outstanding, twice, ready)
+        done = Round(lived, unanswered, outstanding, twice, ready, empty)
         self.rounds.append(done)
         return done
+
+    def _start_of_nothing(self) -> float:
+        """Seconds of a start on an empty directory, on the machine as it is just now."""
+        server = type(self.server)(self.server.directory / "empty")
+        try:
+            return server.start()
+        finally:
+            server.close()
+            shutil.rmtree(server.directory)
 
     def finish(self) -> None:
         for writer in self.writers:
@@ -155,9 +169,12 @@ def judge(crashes: Crashes, ready_max: float, console: Console) -> list[str]:
     ready = [done.ready for done in crashes.rounds]
     console.print(
         f"{len(ready)} rounds, requests unanswered at the kill in {with_unanswered}; "
-        f"ready after {statistics.median(ready):.2f} s, at most {max(ready):.2f} s"
+        f"ready after {statistics.median(ready):.2f} s, at most {max(ready):.2f} s; "
+        f"on an empty directory {statistics.median(done.empty for done in crashes.rounds):.2f} s"
     )
-    in_time = sum(seconds < ready_max for seconds in ready)
+    in_time = sum(
+        done.ready < max(ready_max, done.empty + ADDED_SECONDS_MAX) for done in crashes.rounds
+    )
     if in_time < len(ready):
         wrong.append(f"ready again within {ready_max:g} s in only {in_time} rounds")
     return wrong
