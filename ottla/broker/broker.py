@@ -43,7 +43,6 @@ from ottla.broker.metadata.image import (
     MetadataImage,
 )
 from ottla.broker.metadata.publish import MetadataMachine
-from ottla.broker.network.quotas import Windows
 from ottla.broker.network.server import Limits, Server
 from ottla.broker.ports import Events
 from ottla.broker.posix import PosixDisk, SystemClock, raise_descriptor_limit
@@ -136,7 +135,7 @@ class Broker:
             self.rooms = self._make_rooms()
             self._configure(self.quorum.image)
             self.server = self._make_server()
-            self._limit_clients(self.quorum.image)
+            self.server.limit(self.quorum.image.client_quotas)
             # Before the logs: a port that is taken must not cost the mark of a clean stop.
             self.listeners = await self.server.bind(list(self._static.broker_listeners))
             await self._loop.run_in_executor(self._workers, self._load_logs)
@@ -286,6 +285,7 @@ class Broker:
             max_connections_per_ip=config.max_connections_per_ip,
             idle_ms=config.connections_max_idle_ms,
             held_bytes_max=config.queued_max_request_bytes,
+            quota_window_ms=config.quota_window_size_seconds * 1000,
         )
 
     def _descriptors_for_connections(self) -> int:
@@ -427,7 +427,7 @@ class Broker:
         if any(kind == BROKER_RESOURCE for kind, _ in delta.changed_configs):
             self._configure(image)
         if image.client_quotas is not delta.base.client_quotas:
-            self._limit_clients(image)
+            self.server.limit(image.client_quotas)
         if delta.changed_partitions and len(self._static.data_dirs) > 1:
             self.server.spawn(self._assign_directories(), "assign-directories")
 
@@ -440,11 +440,6 @@ class Broker:
         )
         if hasattr(self, "server"):
             self.server.limits = self._limits(self.rooms.config)
-
-    def _limit_clients(self, image: MetadataImage) -> None:
-        config = self._static
-        size_ms = config.quota_window_size_seconds * 1000
-        self.server.limit(image.client_quotas, Windows(config.quota_window_num, size_ms))
 
     def _log_config(self, image: MetadataImage, topic: str) -> LogConfig:
         config = effective_log_config(self.rooms.config, image.configs.get(TOPIC_RESOURCE, topic))

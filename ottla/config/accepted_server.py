@@ -152,6 +152,9 @@ producer.purgatory.purge.interval.requests | INT
 queued.max.requests | INT | 1..
   = 500
     Requests that may wait for a thread.
+quota.window.num | INT | 1..
+  = 11
+    Samples that client quotas look at.
 remote.fetch.max.wait.ms | INT | 1.. | cluster
   = 500
     Longest that a fetch waits for remote storage.

@@ -154,9 +154,8 @@ class BrokerConfig(BaseModel):
     queued_max_request_bytes: Long = key(
         -1, "Bytes of requests in flight after which no more are read; -1 means no limit."
     )
-    quota_window_num: Int = key(11, "Samples that client quotas look at.", at_least=1)
     quota_window_size_seconds: Int = key(
-        1, "Length of one sample of the client quotas.", at_least=1
+        1, "So many seconds' worth of its quota a client may use at once.", at_least=1
     )
     fetch_max_bytes: Int = key(57_671_680, "Most bytes in one fetch answer.", at_least=1024)
     max_incremental_fetch_session_cache_slots: Int = key(

@@ -270,7 +270,7 @@ class Connection(asyncio.BufferedProtocol):
         request, _ = entry.decoders[version](frame, position)
         meter = self._meter
         if meter is not None:
-            meter.arrived(api_key, request, client_id, len(frame))
+            self._mute(meter.arrived(api_key, request, client_id, len(frame)))
         try:
             response = entry.handle(session, request, version)
         except (ProtocolError, CloseConnection, AssertionError):
@@ -286,8 +286,6 @@ class Connection(asyncio.BufferedProtocol):
                 entry.observe(time.perf_counter() - started_s)
                 return
         elif response is NO_ANSWER:
-            if meter is not None:
-                self._mute(meter.unanswered())
             entry.observe(time.perf_counter() - started_s)
             return
         elif isinstance(response, Pending):

@@ -1,10 +1,11 @@
 """One connection's use of its quotas: what its requests cost, and when it is to wait.
 
-A connection has a meter only while some quota is set. An answer is charged when it is about to
-leave, so that it can say how long the client is to wait (throttle_time_ms); it leaves at once, and
-the connection is not read from until that time is over (KIP-219). A fetch is cut to what its quota
-lets through in one window, and its bytes are sent and counted; Kafka sends none of them once the
-quota is used up, and has the client ask again.
+A connection has a meter only while some quota is set. What is produced is charged when it has come,
+for a client may have sent much more when the first of it is synced; all else when the answer is
+about to leave. The answer says how long the client is to wait (throttle_time_ms) and is not held
+back; the connection is not read from until that time is over (KIP-219). A fetch is cut to what its
+quota gives in one window, sent and counted; Kafka sends nothing once the quota is used up, and has
+the client ask again.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ FETCH_BYTES_MIN = 1
 class _Cost:
     """What one request has cost so far, and who pays."""
 
-    __slots__ = ("client_id", "key", "seconds", "size")
+    __slots__ = ("client_id", "key", "seconds", "wait_ms")
 
-    def __init__(self, key: int, client_id: str, size: int) -> None:
+    def __init__(self, key: int, client_id: str) -> None:
         self.key = key
         self.client_id = client_id
-        self.size = size
         self.seconds = 0.0
+        self.wait_ms = 0
 
 
 class Meter:
@@ -49,13 +50,19 @@ class Meter:
         self._current: _Cost | None = None
         self._costs: dict[Pending, _Cost] = {}
 
-    def arrived(self, key: int, request: Any, client_id: str | None, size: int) -> None:
-        """A request is about to be handled; `size` is that of its frame."""
-        self._current = _Cost(key, client_id or "", size)
-        if isinstance(request, FetchRequest):
-            most = self._quotas.at_most(Resource.FETCHED, self._user, self._current.client_id)
+    def arrived(self, key: int, request: Any, client_id: str | None, size: int) -> int:
+        """A request is about to be handled; `size` is that of its frame.
+
+        Returns how many milliseconds the connection is to wait.
+        """
+        cost = self._current = _Cost(key, client_id or "")
+        if key == ApiKey.PRODUCE:
+            cost.wait_ms = self._charge(Resource.PRODUCED, cost, size)
+        elif isinstance(request, FetchRequest):
+            most = self._quotas.at_most(Resource.FETCHED, self._user, cost.client_id)
             if most is not None:
                 request.max_bytes = max(min(request.max_bytes, most), FETCH_BYTES_MIN)
+        return cost.wait_ms
 
     def waits(self, pending: Pending, seconds: float) -> None:
         """The request was handled, which took the loop so long; its answer is here or will be."""
@@ -64,33 +71,24 @@ class Meter:
         self._costs[pending] = self._current
         self._current = None
 
-    def unanswered(self) -> int:
-        """The request has no answer (acks=0): its bytes count, its time does not, as in Kafka.
-
-        Returns how many milliseconds the connection is to wait.
-        """
-        cost, self._current = self._current, None
-        assert cost is not None
-        return self._charge(Resource.PRODUCED, cost, cost.size)
-
     def leaves(self, pending: Pending) -> int:
-        """An answer is about to be written; it is told how long the client is to wait, which is
-        returned in milliseconds."""
+        """An answer is about to be written, and is told how long the client is to wait.
+
+        Returns that in milliseconds, or 0 for a wait that has begun when the request came.
+        """
         cost = self._costs.pop(pending, None)
         if cost is None:  # it came before there was any quota
             return 0
         response = pending.response
-        wait_ms = 0
-        if cost.key == ApiKey.PRODUCE:
-            wait_ms = self._charge(Resource.PRODUCED, cost, cost.size)
-        elif cost.key == ApiKey.FETCH:
+        wait_ms = cost.wait_ms
+        if cost.key == ApiKey.FETCH:
             wait_ms = self._charge(Resource.FETCHED, cost, _fetched_bytes(response))
-        if response is not NO_ANSWER:
+        if response is not NO_ANSWER:  # without one (acks=0) time is not counted, as in Kafka
             time_ms = self._charge(Resource.TIME, cost, cost.seconds * HUNDREDTHS)
             wait_ms = max(wait_ms, time_ms)
             if wait_ms and hasattr(response, "throttle_time_ms"):
                 response.throttle_time_ms = wait_ms
-        return wait_ms
+        return 0 if wait_ms == cost.wait_ms else wait_ms
 
     def _charge(self, resource: Resource, cost: _Cost, value: float) -> int:
         now_ms = self._clock.monotonic_ms()

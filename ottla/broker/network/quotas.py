@@ -8,10 +8,10 @@ the one that counts, and whom else it matches by name shares its account:
     default user and client id, default user and default client, default user,
     client id, default client
 
-A rate is what was counted in the last windows (quota.window.num of quota.window.size.seconds each)
-over the time that they span. Who is over its rate waits until the rate, with nothing more counted,
-is down at the quota again (KIP-124); for time, one window at most. A new client is taken to have
-been here for one window; Kafka takes it to have been quiet for all of them, so that a fast one gets
+An account holds what its quota gives in one window (quota.window.size.seconds) and fills up at the
+rate of the quota. Who has taken more than there is waits until it is back at nothing (KIP-124); for
+time, one window at most. So whatever 30 s one looks at, a greedy client gets its limit, and one
+window's worth more after a pause. Kafka averages over eleven windows, which lets a fast client have
 ten seconds' worth at once, nothing for the next ten seconds, and so on.
 
 Pure: time is passed in, in milliseconds of a monotonic clock.
@@ -19,7 +19,6 @@ Pure: time is passed in, in milliseconds of a monotonic clock.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple
@@ -44,51 +43,21 @@ class Resource(Enum):
     TIME = "request_percentage"
 
 
-class Windows(NamedTuple):
-    """How the past is cut: quota.window.num and quota.window.size.seconds."""
+class _Balance:
+    """What an account holds; below 0 is what it owes."""
 
-    number: int = 11
-    size_ms: int = SECOND_MS
+    __slots__ = ("held", "last_ms")
 
-
-class _Sample:
-    __slots__ = ("last_ms", "start_ms", "value")
-
-    def __init__(self, now_ms: int) -> None:
-        self.start_ms = now_ms
+    def __init__(self, held: float, now_ms: int) -> None:
+        self.held = held
         self.last_ms = now_ms
-        self.value = 0.0
 
-
-class Rate:
-    """What was counted lately, per second."""
-
-    __slots__ = ("_samples", "_windows", "last_ms")
-
-    def __init__(self, windows: Windows) -> None:
-        self._windows = windows
-        # One more than the windows: the oldest may have begun before the time that is looked at.
-        self._samples: deque[_Sample] = deque(maxlen=windows.number + 1)
-        self.last_ms = 0
-
-    def add(self, value: float, now_ms: int) -> None:
-        samples = self._samples
-        if not samples or now_ms - samples[-1].start_ms >= self._windows.size_ms:
-            samples.append(_Sample(now_ms))
-        samples[-1].value += value
-        samples[-1].last_ms = self.last_ms = now_ms
-
-    def per_second(self, now_ms: int) -> float:
-        span_ms = self.span_ms(now_ms)
-        return sum(sample.value for sample in self._samples) * SECOND_MS / span_ms
-
-    def span_ms(self, now_ms: int) -> int:
-        """The time that the rate is over; what lies before it is forgotten here."""
-        samples, (number, size_ms) = self._samples, self._windows
-        while samples and now_ms - samples[0].last_ms >= number * size_ms:
-            samples.popleft()
-        elapsed_ms = now_ms - samples[0].start_ms if samples else 0
-        return max(elapsed_ms, size_ms)
+    def take(self, value: float, *, limit: float, most: float, now_ms: int) -> float:
+        """What is left. `limit` is per second, `most` the largest balance."""
+        earned = (now_ms - self.last_ms) * limit / SECOND_MS
+        self.held = min(self.held + earned, most) - value
+        self.last_ms = now_ms
+        return self.held
 
 
 class Account(NamedTuple):
@@ -102,25 +71,22 @@ class Account(NamedTuple):
 class ClientQuotas:
     """The quotas in force and what was used of them."""
 
-    def __init__(self, windows: Windows) -> None:
-        self._windows = windows
+    def __init__(self, window_ms: int) -> None:
+        self._window_ms = window_ms
         self._limits: dict[Resource, dict[QuotaEntity, float]] = {}
-        self._rates: dict[tuple[Resource, str | None, str | None], Rate] = {}
+        self._balances: dict[tuple[Resource, str | None, str | None], _Balance] = {}
 
     def __repr__(self) -> str:
         shown = {resource.value: len(limits) for resource, limits in self._limits.items()}
-        return f"<ClientQuotas {shown} accounts={len(self._rates)}>"
+        return f"<ClientQuotas {shown} accounts={len(self._balances)}>"
 
     @property
     def enabled(self) -> bool:
         """Whether anything is limited for anybody."""
         return bool(self._limits)
 
-    def update(self, quotas: Mapping[QuotaEntity, Mapping[str, float]], windows: Windows) -> None:
-        """Takes what is set now; what was counted so far stays, unless the windows change."""
-        if windows != self._windows:
-            self._windows = windows
-            self._rates.clear()
+    def update(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
+        """Takes what is set now; what accounts hold or owe stays."""
         self._limits = {}
         for resource in Resource:
             limits = {
@@ -130,8 +96,8 @@ class ClientQuotas:
             }
             if limits:
                 self._limits[resource] = limits
-        for key in [key for key in self._rates if key[0] not in self._limits]:
-            del self._rates[key]
+        for key in [key for key in self._balances if key[0] not in self._limits]:
+            del self._balances[key]
 
     def account(self, resource: Resource, user: str, client_id: str) -> Account | None:
         """The quota that counts for a client; None if nothing limits it.
@@ -167,24 +133,25 @@ class ClientQuotas:
         if account is None:
             return 0
         key = (resource, account.user, account.client_id)
-        rate = self._rates.get(key)
-        if rate is None:
-            rate = self._rates[key] = Rate(self._windows)
-        rate.add(value, now_ms)
-        over = rate.per_second(now_ms) - account.limit
-        if over <= 0:
+        most = account.limit * self._window_ms / SECOND_MS
+        balance = self._balances.get(key)
+        if balance is None:
+            balance = self._balances[key] = _Balance(most, now_ms)
+        left = balance.take(value, limit=account.limit, most=most, now_ms=now_ms)
+        if left >= 0:
             return 0
-        wait_ms = round(over / account.limit * rate.span_ms(now_ms))
-        return min(wait_ms, self._windows.size_ms) if resource is Resource.TIME else wait_ms
+        wait_ms = round(-left / account.limit * SECOND_MS)
+        return min(wait_ms, self._window_ms) if resource is Resource.TIME else wait_ms
 
     def at_most(self, resource: Resource, user: str, client_id: str) -> int | None:
         """What a new client could use at once without waiting; None if nothing limits it."""
         account = self.account(resource, user, client_id)
         if account is None:
             return None
-        return int(account.limit * self._windows.size_ms / SECOND_MS)
+        return int(account.limit * self._window_ms / SECOND_MS)
 
     def forget_idle(self, now_ms: int) -> None:
         """A periodic job: drops the accounts of who has not been here for long."""
-        for key in [key for key, rate in self._rates.items() if now_ms - rate.last_ms > IDLE_MS]:
-            del self._rates[key]
+        idle = [key for key, one in self._balances.items() if now_ms - one.last_ms > IDLE_MS]
+        for key in idle:
+            del self._balances[key]

@@ -22,7 +22,7 @@ from ottla.broker.metadata.image import QuotaEntity
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.metering import Meter
 from ottla.broker.network.outbox import PageCache, TurnEnd
-from ottla.broker.network.quotas import ClientQuotas, Windows
+from ottla.broker.network.quotas import ClientQuotas
 from ottla.broker.ports import Events
 from ottla.config.types import Listener
 from ottla.protocol.api import ApiKey
@@ -58,6 +58,7 @@ class Limits:
     idle_ms: int
     held_bytes_max: int
     """All receive buffers together (queued.max.request.bytes); -1 is no limit."""
+    quota_window_ms: int = 1000
 
 
 class Endpoint:
@@ -175,7 +176,7 @@ class Server:
         self.page_cache = PageCache(workers, rooms.unreadable)
         self.turn_end = TurnEnd(self.loop)
         self.metrics = NetworkMetrics()
-        self.quotas = ClientQuotas(Windows())
+        self.quotas = ClientQuotas(limits.quota_window_ms)
         self.held_bytes = 0
         self.stopping = False
         self._connections: dict[Connection, str] = {}
@@ -237,10 +238,10 @@ class Server:
 
         task.add_done_callback(done)
 
-    def limit(self, quotas: Mapping[QuotaEntity, Mapping[str, float]], windows: Windows) -> None:
+    def limit(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
         """Puts client quotas in force. With none, requests cost one test more, and no meter."""
         had_any = self.quotas.enabled
-        self.quotas.update(quotas, windows)
+        self.quotas.update(quotas)
         if self.quotas.enabled != had_any:
             for connection in self.connections:
                 connection.meter(self.new_meter())
