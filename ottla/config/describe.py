@@ -12,6 +12,8 @@ from itertools import dropwhile
 
 from ottla.config.broker import BrokerConfig
 from ottla.config.catalogue import broker_key, broker_keys
+from ottla.config.client_metrics import CLIENT_METRICS_KEYS
+from ottla.config.group import GROUP_KEYS, broker_synonym
 from ottla.config.keys import Dynamic, Key, render
 from ottla.config.topic import BROKER_KEY_OF, effective_topic_values, topic_keys
 from ottla.config.types import ConfigEntry, ConfigSource, ConfigType, Synonym
@@ -56,6 +58,35 @@ def describe_broker_defaults(config: BrokerConfig) -> list[ConfigEntry]:
     for name, text in sorted(config.layers.dynamic_default.items()):
         synonym = _synonym(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER)
         entries.append(_describe_broker_key(config, name, text, (synonym,)))
+    return entries
+
+
+def describe_group(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """The settings of a group with these of its own, sorted by name."""
+    entries = []
+    for name, key in sorted(GROUP_KEYS.items()):
+        synonym = broker_synonym(name)
+        if synonym is not None:
+            synonyms = _synonyms(config, synonym)
+        else:
+            synonyms = (Synonym(name, key.default, ConfigSource.DEFAULT),)
+        if name in overrides:
+            value = render(key.parse(overrides[name]))
+            synonyms = (Synonym(name, value, ConfigSource.GROUP), *synonyms)
+        entries.append(_entry(key, synonyms[0].value, synonyms, read_only=False))
+    return entries
+
+
+def describe_client_metrics(overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """The settings of a subscription to client metrics, sorted by name."""
+    entries = []
+    for name, key in sorted(CLIENT_METRICS_KEYS.items()):
+        value = key.default
+        synonyms: tuple[Synonym, ...] = ()
+        if name in overrides:
+            value = render(key.parse(overrides[name]))
+            synonyms = (Synonym(name, value, ConfigSource.CLIENT_METRICS),)
+        entries.append(_entry(key, value, synonyms, read_only=False))
     return entries
 
 

@@ -196,14 +196,6 @@ async def test_the_logger_has_its_level(stocked: House) -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", [GROUP, METRICS])
-async def test_groups_and_client_metrics_are_not_there(stocked: House, kind: int) -> None:
-    described = await describe(stocked, kind, "g")
-
-    assert described.error_code == ErrorCode.INVALID_REQUEST
-    assert described.error_message
-
-
 @pytest.mark.parametrize("kind", [0, 1, 3, 99, -1])
 async def test_an_unknown_kind_refuses_the_whole_request(stocked: House, kind: int) -> None:
     resources = [
@@ -418,17 +410,6 @@ async def test_one_bad_resource_does_not_hold_the_others(stocked: House) -> None
         "u": ErrorCode.INVALID_CONFIG,
     }
     assert await value(stocked, TOPIC, "t", "retention.ms") == ("5000", 1)
-
-
-@pytest.mark.parametrize("kind", [GROUP, METRICS])
-async def test_groups_and_client_metrics_cannot_be_changed(stocked: House, kind: int) -> None:
-    code, message = await change(stocked, kind, "g", ("interval.ms", SET, "5000"))
-
-    assert code == ErrorCode.INVALID_REQUEST
-    assert message
-
-
-# AlterConfigs
 
 
 async def test_alter_sets_all_settings_of_a_topic(stocked: House) -> None:

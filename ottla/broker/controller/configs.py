@@ -1,8 +1,8 @@
 """Settings change at run time: what IncrementalAlterConfigs and AlterConfigs write and answer.
 
-Pure: (image, request) -> (records, response). Topics and brokers have settings; the resources of
-other rooms (groups, client metrics, loggers) are refused until these are served. Each resource is
-changed whole or not at all, and answered by itself.
+Pure: (image, request) -> (records, response). Topics, brokers, groups and subscriptions to client
+metrics have settings; the level of a logger cannot be changed. Each resource is changed whole or
+not at all, and answered by itself.
 """
 
 from __future__ import annotations
@@ -16,12 +16,16 @@ from ottla.broker.controller.names import topic_name_fault
 from ottla.broker.metadata.image import (
     ALL_BROKERS,
     BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
     TOPIC_RESOURCE,
     MetadataImage,
 )
 from ottla.config.broker import BrokerConfig
+from ottla.config.client_metrics import SubscriptionError, validate_client_metrics
 from ottla.config.describe import describe_broker, describe_topic
 from ottla.config.dynamic import validate_broker_overrides
+from ottla.config.group import validate_group_overrides
 from ottla.config.topic import validate_topic_overrides
 from ottla.config.types import ConfigEntry, ConfigError, ConfigType
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -161,6 +165,12 @@ class _Change:
             self._check_topic(name)
         elif kind == BROKER_RESOURCE:
             self._check_broker(name)
+        elif kind == GROUP_RESOURCE:
+            if not name:
+                raise _invalid("Default group resources are not allowed.")
+        elif kind == CLIENT_METRICS_RESOURCE:
+            if not name:
+                raise _invalid("Subscription name can't be empty")
         else:
             raise _invalid(f"Unknown resource type {kind}")
 
@@ -188,12 +198,16 @@ class _Change:
         try:
             if kind == TOPIC_RESOURCE:
                 validate_topic_overrides(settings, self._config)
+            elif kind == GROUP_RESOURCE:
+                validate_group_overrides(settings, self._config)
+            elif kind == CLIENT_METRICS_RESOURCE:
+                validate_client_metrics(settings)
             else:
                 validate_broker_overrides(self._config, settings, one_broker=name != ALL_BROKERS)
         except ConfigError as error:
             # Kafka answers a broker's bad value so, for want of a better code (KAFKA-13609).
-            broker = kind == BROKER_RESOURCE
-            code = ErrorCode.INVALID_REQUEST if broker else ErrorCode.INVALID_CONFIG
+            as_request = kind == BROKER_RESOURCE or isinstance(error, SubscriptionError)
+            code = ErrorCode.INVALID_REQUEST if as_request else ErrorCode.INVALID_CONFIG
             raise KafkaError(code, error.message) from error
 
     def _check_elr(self, kind: int, name: str, old: Settings, new: Settings) -> None:
@@ -209,12 +223,11 @@ class _Change:
 
     def _parts(self, kind: int, key: str, operation: Operation, settings: Settings) -> list[str]:
         """The elements of a list setting as it stands, be it by default."""
-        entry = _entry(
-            describe_topic(self._config, {})
-            if kind == TOPIC_RESOURCE
-            else describe_broker(self._config),
-            key,
-        )
+        entry = None
+        if kind == TOPIC_RESOURCE:
+            entry = _entry(describe_topic(self._config, {}), key)
+        elif kind == BROKER_RESOURCE:
+            entry = _entry(describe_broker(self._config), key)
         if entry is None or entry.type != ConfigType.LIST:
             reason = f"Can't {operation.name} to key {key} because its type is not LIST."
             raise KafkaError(ErrorCode.INVALID_CONFIG, reason)

@@ -1,8 +1,9 @@
 """DescribeConfigs, AlterConfigs and IncrementalAlterConfigs.
 
 Changes go through the controller and are in force when they are answered: publishing the new image
-hands them to whoever they concern. Groups and client metrics have no settings before they are
-served; the one logger of this broker has the level of `ottla.log.level`.
+hands them to whoever they concern. A group and a subscription to client metrics are described by
+any name, for they exist by their settings; the one logger of this broker has the level of
+`ottla.log.level`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,13 @@ from ottla.broker.metadata.image import (
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
 )
-from ottla.config.describe import describe_broker, describe_broker_defaults, describe_topic
+from ottla.config.describe import (
+    describe_broker,
+    describe_broker_defaults,
+    describe_client_metrics,
+    describe_group,
+    describe_topic,
+)
 from ottla.config.types import ConfigEntry, ConfigSource, ConfigType
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.configs import (
@@ -158,12 +165,15 @@ def _describe_logger(rooms: Rooms, name: str) -> list[ConfigEntry]:
 
 
 def _describe_group(rooms: Rooms, name: str) -> list[ConfigEntry]:
-    raise _invalid("Groups are not served" if name else "Group name must not be empty")
+    if not name:
+        raise _invalid("Group name must not be empty")
+    return describe_group(rooms.config, rooms.image.configs.get(GROUP_RESOURCE, name))
 
 
 def _describe_client_metrics(rooms: Rooms, name: str) -> list[ConfigEntry]:
-    empty = "Client metrics subscription name must not be empty"
-    raise _invalid("Client metrics are not served" if name else empty)
+    if not name:
+        raise _invalid("Client metrics subscription name must not be empty")
+    return describe_client_metrics(rooms.image.configs.get(CLIENT_METRICS_RESOURCE, name))
 
 
 _DESCRIBERS: dict[int, Callable[[Rooms, str], list[ConfigEntry]]] = {
