@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -56,6 +59,21 @@ def test_times_are_found_as_by_a_walk(
         greatest = max(record.timestamp for record in records)
         first = next(record for record in records if record.timestamp == greatest)
         assert log.max_timestamp_offset() == (first.offset, greatest, 2)
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO])
+def test_an_index_that_could_not_be_read_once_is_not_taken_for_empty(number: int) -> None:
+    disk = new_disk()
+    log = open_log(disk, SMALL)
+    fill(log, [[step] for step in range(40)])
+    log.close()
+    log = open_log(disk, SMALL, recovery_point=40, high_watermark=40)
+    wanted = log.segments[1].base_offset + 1
+    disk.inject("open", number, path=log.segments[1].index.entries.path)
+    with pytest.raises(OSError, match=r"Too many|Input"):
+        log.offset_for_timestamp(NOW + wanted)
+
+    assert log.offset_for_timestamp(NOW + wanted) == (wanted, NOW + wanted, 2)
 
 
 def test_an_empty_log_has_no_time() -> None:

@@ -552,6 +552,9 @@ class Segment:
             self.full = self.index.is_full or self.time_index.is_full
         except (IndexCorrupt, KafkaError):
             self.rebuild_indexes()
+        except OSError:
+            self._loaded = False  # else what was not read would be taken for empty
+            raise
         if not was_open:
             self.release()
 
