@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -14,7 +15,7 @@ from ottla.broker.log.partition_dir import DOUBTFUL_TAIL_FILE
 from ottla.testing.disk import SimDisk, SimFile
 from ottla.testing.platter import CrashMode
 from tests.log.events import RecordedEvents
-from tests.log.logs import DIRECTORY, SMALL, append, flush, new_disk, open_log, read_all
+from tests.log.logs import DIRECTORY, NOW, SMALL, append, flush, new_disk, open_log, read_all
 
 ASIDE = "/data/orders-0.0123-delete"
 MARKER = f"{DIRECTORY}/{DOUBTFUL_TAIL_FILE}"
@@ -109,6 +110,35 @@ class _Counting(SimDisk):
     @property
     def still_open(self) -> list[str]:
         return [file.path for file in self.opened if not file._closed]
+
+
+class _MovedBeforeRemoval(SimDisk):
+    """Sets a log aside before the first file is removed."""
+
+    log: Log | None = None
+
+    def remove(self, path: str) -> None:
+        if self.log is not None:
+            log, self.log = self.log, None
+            log.set_directory_aside(ASIDE)
+        super().remove(path)
+
+
+def test_segments_removed_while_their_topic_is_deleted_are_no_bad_disk() -> None:
+    disk = _MovedBeforeRemoval()
+    for path in ("/data", DIRECTORY):
+        disk.make_dir(path)
+    log = open_log(disk, replace(SMALL, retention_bytes=0, file_delete_delay_ms=0))
+    for _ in range(40):
+        append(log)
+    flush(log)
+    log.delete_old_segments(NOW)
+    deleted = log.segments.take_deleted(NOW)
+    disk.log = log
+    log.segments.remove_deleted(deleted)
+
+    assert [name for name in disk.list(ASIDE) if name.endswith(".deleted")]
+    assert not disk.exists(DIRECTORY)
 
 
 @pytest.mark.parametrize("passing", range(6))

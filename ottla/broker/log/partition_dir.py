@@ -71,12 +71,19 @@ class PartitionDir:
         try:
             self.disk.sync_dir(path)
         except FileNotFoundError:
-            if not self.moved:
+            if not self.has_moved():
                 raise
+
+    def has_moved(self) -> bool:
+        """As `moved`, but for a rename under way, which is waited for. Any thread."""
+        with self._naming:
+            return self.moved
 
     def doubt_tail(self) -> None:
         """Notes that the page cache may hold what the disk does not. Any thread."""
         with self._naming:
+            if self.moved:
+                return  # nobody opens it again, and it is about to be removed
             try:
                 self.disk.open(f"{self.path}/{DOUBTFUL_TAIL_FILE}", create=True).close()
             except OSError as error:

@@ -279,10 +279,20 @@ class Segments:
         return due
 
     def remove_deleted(self, deleted: list[Segment]) -> None:
-        """Removes their files. May run in a worker: to unlink a large file takes long."""
-        disk = self._directory.disk
+        """Removes their files. May run in a worker: to unlink a large file takes long.
+
+        If the directory is set aside meanwhile, they go with it.
+        """
         # Until no old name can come back, the files stay: recovery knows by them what is gone.
-        disk.sync_dir(self._directory.path)
+        self._directory.sync()
+        try:
+            self._unlink(deleted)
+        except FileNotFoundError:
+            if not self._directory.has_moved():
+                raise
+
+    def _unlink(self, deleted: list[Segment]) -> None:
+        disk = self._directory.disk
         for segment in deleted:
             for suffix in SEGMENT_SUFFIXES:
                 path = self._directory.file(segment.base_offset, suffix) + DELETED_SUFFIX
