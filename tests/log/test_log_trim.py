@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 
 import pytest
@@ -169,6 +170,36 @@ def test_when_all_is_old_an_empty_segment_stays() -> None:
     assert append(log) == 40
     flush(log)
     assert offsets(log) == [40]
+
+
+def test_on_a_full_disk_all_but_the_last_segment_go() -> None:
+    disk = new_disk()
+    log = filled(disk, config=replace(SMALL, retention_ms=1000))
+    last = bases(log)[-1]
+    disk.free = 0
+    assert log.delete_old_segments(NOW + 10**6) != []
+    assert bases(log) == [last]
+    assert log.delete_old_segments(NOW + 10**6) == []
+    disk.free = 1 << 20
+    log.delete_old_segments(NOW + 10**6)
+
+    assert bases(log) == [40]
+
+
+def test_a_segment_whose_times_cannot_be_read_is_no_failed_write() -> None:
+    disk = new_disk()
+    config = replace(SMALL, retention_ms=1000)
+    filled(disk, config=config).close()
+    log = open_log(disk, config, recovery_point=40, high_watermark=40)
+    found = bases(log)
+    disk.inject("pread", errno.EIO, path=".index")
+    with pytest.raises(KafkaError) as raised:
+        log.delete_old_segments(NOW + 10**6)
+    assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert bases(log) == found
+    log.delete_old_segments(NOW + 10**6)
+
+    assert bases(log) == [40]
 
 
 def test_nothing_above_the_high_watermark_goes() -> None:

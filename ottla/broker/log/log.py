@@ -439,20 +439,29 @@ class Log:
         self, now_ms: int, *, below: int | None = None, at_most: int | None = None
     ) -> list[Doomed]:
         """Deletes what the retention rule dooms, oldest first: of what ends at or below an offset,
-        so many segments at most. Their files go later, by `segments.take_deleted`."""
+        so many segments at most. Their files go later, by `segments.take_deleted`.
+
+        Raises KafkaError where the times of the segments cannot be read, OSError as an append.
+        """
         high_watermark = self.high_watermark
-        doomed = doomed_segments(
-            self.segments[:],
-            config=self._config,
-            log_start_offset=self.log_start_offset,
-            high_watermark=high_watermark if below is None else min(high_watermark, below),
-            log_end_offset=self.log_end_offset,
-            now_ms=now_ms,
-        )[:at_most]
+        try:
+            doomed = doomed_segments(
+                self.segments[:],
+                config=self._config,
+                log_start_offset=self.log_start_offset,
+                high_watermark=high_watermark if below is None else min(high_watermark, below),
+                log_end_offset=self.log_end_offset,
+                now_ms=now_ms,
+            )[:at_most]
+        except OSError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        if len(doomed) == len(self.segments):
+            try:
+                self._roll(now_ms)
+            except KafkaError:
+                doomed.pop()  # a full disk: what goes now may make room for the next time
         if not doomed:
             return doomed
-        if len(doomed) == len(self.segments):
-            self._roll(now_ms)
         for segment, why in zip(self.segments.retire(len(doomed), now_ms), doomed, strict=True):
             self._directory.events.info(
                 "segment_deleted", path=segment.log_path, reason=why.reason.value
