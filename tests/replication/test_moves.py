@@ -46,6 +46,9 @@ class Movers:
         house.rooms.moves = self.moves
         self.sequence = 0
         self.sends_while_held = False
+        # Called before, or behind, the first piece of work that has that in its name.
+        self.before: tuple[str, Callable[[], Any]] | None = None
+        self.behind: tuple[str, Callable[[], Any]] | None = None
         self.waiting: asyncio.Task[None] | None = None
         self.acknowledged: list[tuple[int, bytes]] = []
 
@@ -55,7 +58,14 @@ class Movers:
                 # Appends wait now: this one goes on between the two renames.
                 self.waiting = asyncio.create_task(self.send())
                 await asyncio.sleep(0)
-            return work()
+            if self.before is not None and self.before[0] in repr(work):
+                meddle, self.before = self.before[1], None
+                meddle()
+            done = work()
+            if self.behind is not None and self.behind[0] in repr(work):
+                meddle, self.behind = self.behind[1], None
+                meddle()
+            return done
 
         async def nothing() -> None: ...
 
@@ -350,6 +360,95 @@ async def test_a_damaged_batch_ends_the_move_and_nothing_else() -> None:
         assert mover.log_dir == before
         assert not _names(house.disk, mover.other_dir, Kind.FUTURE)
         await mover.send()
+
+
+async def test_a_log_that_cannot_be_read_says_nothing_of_the_dir_of_the_copy() -> None:
+    async with House(TWO_DIRS) as house:
+        mover = await movers(house)
+        before, target = mover.log_dir, mover.other_dir
+        await mover.alter(target)
+        house.disk.inject("pread", 5, path=f"{before}/t-0/")
+        await mover.moves.run()
+
+        assert house.events.named("replica_move_failed")
+        assert not house.rooms.logs.offline_dirs
+        assert mover.log_dir == before
+        assert not _names(house.disk, target, Kind.FUTURE)
+
+
+@pytest.mark.parametrize("work", ["prepare", "expect", "append"])
+async def test_records_that_the_copy_lacks_are_deleted_before_the_exchange(work: str) -> None:
+    async with House(TWO_DIRS) as house:
+        mover = await movers(house)
+        target, log = mover.other_dir, mover.partition.log
+
+        def delete_all() -> None:
+            asyncio.get_running_loop().create_task(mover.send()).add_done_callback(deleted)
+
+        def deleted(sent: asyncio.Task[None]) -> None:
+            log.delete_records(log.log_end_offset)
+
+        await mover.alter(target)
+        mover.before = (work, delete_all)
+        await mover.moves.run()
+        new = mover.partition.log
+
+        assert mover.log_dir == target
+        assert new.log_start_offset == new.log_end_offset == len(mover.acknowledged)
+
+
+async def from_the_other_dir(mover: Movers) -> None:
+    """Whose loss does not end the process."""
+    if mover.log_dir != OTHER_DIR:
+        await mover.alter(OTHER_DIR)
+        await mover.moves.run()
+    await mover.alter(DATA_DIR)
+
+
+@pytest.mark.parametrize("work", ["prepare", "expect", "complete", "take_name"])
+async def test_the_dir_of_the_log_fails_during_the_exchange(work: str) -> None:
+    async with House(TWO_DIRS) as house:
+        mover = await movers(house)
+        await from_the_other_dir(mover)
+        logs = house.rooms.logs
+        drop = house.rooms.replicas.drop
+
+        def fail() -> None:
+            drop(mover.partition, ErrorCode.KAFKA_STORAGE_ERROR)
+            logs.faults.failed(OTHER_DIR, *_sync_error())
+
+        mover.behind = (work, fail)
+        await mover.moves.run()
+
+        assert not logs._log_dirs[DATA_DIR].coming
+        if work in ("prepare", "expect"):
+            assert house.rooms.replicas.get(*T) is None
+            assert T in logs.offline_partitions
+        else:
+            assert mover.log_dir == DATA_DIR
+            assert not logs.offline_partitions
+            check(mover.partition.log, mover.acknowledged)
+            await mover.send()
+
+
+async def test_the_dir_of_the_copy_fails_when_it_has_its_name() -> None:
+    async with House(TWO_DIRS) as house:
+        mover = await movers(house)
+        if mover.log_dir != DATA_DIR:
+            await mover.alter(DATA_DIR)
+            await mover.moves.run()
+        await mover.alter(OTHER_DIR)
+        mover.behind = (
+            "take_name",
+            lambda: house.rooms.logs.faults.failed(OTHER_DIR, *_sync_error()),
+        )
+        await mover.moves.run()
+        await mover.send()
+
+        assert mover.log_dir == DATA_DIR
+        # The disk that failed may be back at the next start.
+        left = house.disk.crash(random.Random(1), CrashMode.ALL_KEPT)
+        check(_only(open_dirs(left)), mover.acknowledged)
 
 
 @pytest.mark.parametrize("call", ["pwrite", "sync", "sync_dir", "rename", "create"])

@@ -420,6 +420,7 @@ class LogManager:
         self._logs[key] = new_dir.logs[key] = new
         new_dir.coming.pop(key, None)
         self._log_dirs[self.dir_of(old)].logs.pop(key, None)
+        self.offline_partitions.pop(key, None)  # the old dir may have failed meanwhile
         return f"{self.dir_of(old)}/{aside_name(*key, Kind.DELETED, self._rng)}"
 
     def remove_later(self, log_dir: str, path: str, log: Log | None) -> None:
@@ -478,8 +479,8 @@ class LogManager:
         """
         log_dir = self._log_dirs[self.dir_of(log)]
         key = (log.topic, log.partition)
-        if log_dir.logs.get(key) is not log:
-            return False  # it is gone, or its dir is
+        if self._logs.get(key) is not log:
+            return False  # it is gone, or its dir is, or it is being exchanged
         below = log_dir.rows[checkpoints.RECOVERY_POINT_FILE].get(key, 0)
         try:
             doomed = log.delete_old_segments(
@@ -487,6 +488,10 @@ class LogManager:
             )
         except OSError as error:
             self.faults.failed(log_dir.path, Call.WRITE, error)
+            return False
+        except KafkaError as error:
+            # Of one log: those behind it have segments to delete, too.
+            self._events.error("retention_failed", partition=partition_name(*key), error=str(error))
             return False
         return len(doomed) == SEGMENTS_AT_ONCE
 

@@ -11,7 +11,8 @@ The shell of `FutureCopy`. All here belongs to the loop, but what `_work` is giv
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -30,12 +31,20 @@ from ottla.broker.log.moving import (
     set_log_aside,
     write_generation,
 )
-from ottla.broker.log.segment import FileSlice
 from ottla.broker.ports import Clock, Events, Rng
 from ottla.broker.replication.replicas import Partition, Replicas
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 T = TypeVar("T")
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    """A log that cannot be read ends its move, and says nothing of the dir of the copy."""
+    try:
+        yield
+    except OSError as error:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
 
 class Move:
@@ -201,9 +210,15 @@ class ReplicaMoves:
         if copy.log is None:
             await self._work(partial(copy.open, source, clean=move.clean))
         assert copy.log is not None
-        if not continues(source, copy.log):
+        with _reading():
+            is_beginning = continues(source, copy.log)
+        if not is_beginning:
+            await self._start_over(copy, source)
+
+    async def _start_over(self, copy: FutureCopy, source: Log) -> None:
+        with _reading():
             base_offset = min(first_base_offset(source), source.log_start_offset)
-            await self._work(partial(copy.start_over, base_offset))
+        await self._work(partial(copy.start_over, base_offset))
 
     async def _copy_some(self, move: Move) -> bool:
         """One turn; False when the copy has nearly all, or the move has ended."""
@@ -211,15 +226,11 @@ class ReplicaMoves:
         if partition is None or copy.log is None:
             return False
         source = partition.log
-        if copy.log.log_end_offset < source.log_start_offset:
-            base_offset = min(first_base_offset(source), source.log_start_offset)
-            await self._work(partial(copy.start_over, base_offset))
-        found = next_slice(source, copy.log)
-        if found is None:
-            return False
         loop = asyncio.get_running_loop()
         started_s, end_offset = loop.time(), source.log_end_offset
-        data = await self._read(found)
+        data = await self._read_next(copy, source)
+        if data is None:
+            return False
         size = await self._work(partial(copy.append, data, source.config))
         took_s = loop.time() - started_s
         rate = max(self._bytes_per_second(), 1)
@@ -228,12 +239,20 @@ class ReplicaMoves:
         # Else what is left is no more than what came during this turn.
         return copy.end_offset < end_offset
 
-    async def _read(self, found: FileSlice) -> bytes:
-        found.file.pin()
-        try:
-            return await self._work(found.read)
-        finally:
-            found.file.unpin()
+    async def _read_next(self, copy: FutureCopy, source: Log) -> bytes | None:
+        """What the copy lacks next; None if it is as long as the log."""
+        assert copy.log is not None
+        if copy.log.log_end_offset < source.log_start_offset:
+            await self._start_over(copy, source)
+        with _reading():
+            found = next_slice(source, copy.log)
+            if found is None:
+                return None
+            found.file.pin()
+            try:
+                return await self._work(found.read)
+            finally:
+                found.file.unpin()
 
     async def _exchange(self, move: Move, partition: Partition) -> None:
         """The copy takes the place of the log; see `log/moving.py` for the steps."""
@@ -242,16 +261,19 @@ class ReplicaMoves:
             if self._ready(move) is not partition or copy.log is None:
                 return
             log_start_offset = old.log_start_offset
-            await self._work(partial(copy.prepare, old))
-            await self._work(partial(self._logs.expect, old, copy.log_dir))
-            release = await self._replicas.hold_appends(partition)
-            held_ms = self._clock.monotonic_ms()
-            self._logs.withdraw(old)
-            old.failed = OSError("its replica is being exchanged")
-            new: Log | None = None
+            exchanged = OSError("its replica is being exchanged")
+            release: Callable[[], None] | None = None
+            old_path: str | None = None
             try:
-                while (found := next_slice(old, copy.log)) is not None:
-                    data = await self._read(found)
+                await self._work(partial(copy.prepare, old))
+                await self._work(partial(self._logs.expect, old, copy.log_dir))
+                release = await self._replicas.hold_appends(partition)
+                if self._ready(move) is not partition:
+                    return  # its log dir has failed
+                held_ms = self._clock.monotonic_ms()
+                self._logs.withdraw(old)
+                old.failed = exchanged
+                while (data := await self._read_next(copy, old)) is not None:
                     await self._work(partial(copy.append, data, old.config))
                 await self._work(partial(copy.complete, old, old.producer_state.snapshot()))
                 if old.log_start_offset != log_start_offset:
@@ -260,20 +282,26 @@ class ReplicaMoves:
                 if new is not None:
                     old_path = self._replace(move, partition, old, new)
             finally:
-                if partition.log is old:
-                    old.failed = None
+                if old_path is None:
+                    if old.failed is exchanged:
+                        old.failed = None
                     self._logs.reinstate(old)
-                release()
-            if new is not None:
+                if release is not None:
+                    release()
+            if new is not None and old_path is not None:
                 self._tell_success(move, new, self._clock.monotonic_ms() - held_ms)
                 await self._set_aside(old, old_path)
 
     async def _take_name(self, move: Move, old: Log) -> Log | None:
         """Step 3. Where it fails the old log goes on, but above whatever is on that disk."""
         try:
-            return await self._work(partial(move.copy.take_name, old))
+            new = await self._work(partial(move.copy.take_name, old))
         except OSError as error:
             self._logs.faults.failed(move.copy.log_dir, Call.SYNC, error)
+        else:
+            if move.copy.log_dir not in self._logs.offline_dirs:
+                return new
+            new.close(clean=False)
         disk, log_dir = self._logs.disk, self._logs.dir_of(old)
         try:
             generation = await self._work(partial(read_generation, disk, old.directory)) + 2
@@ -288,7 +316,10 @@ class ReplicaMoves:
             new.delete_records(old.log_start_offset)
         self._forget(move)
         old_path = self._logs.exchange(old, new)
-        self._replicas.change_log(partition, new, move.copy.log_dir)
+        if partition.online:
+            self._replicas.change_log(partition, new, move.copy.log_dir)
+        else:  # the dir of the old one has failed meanwhile
+            self._replicas.lead(new, partition.leader_epoch, move.copy.log_dir)
         return old_path
 
     async def _set_aside(self, old: Log, path: str) -> None:
