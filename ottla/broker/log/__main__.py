@@ -18,7 +18,7 @@ import click
 from ottla.broker.log.checkpoints import parent_of
 from ottla.broker.log.directories import LOCK_FILE, parse_name
 from ottla.broker.log.examine.dump import dump_file
-from ottla.broker.log.examine.files import FileKind, classify, find_files
+from ottla.broker.log.examine.files import FileKind, find_files
 from ottla.broker.log.examine.findings import Finding, Fix
 from ottla.broker.log.examine.partition import PartitionFacts
 from ottla.broker.log.examine.repair import Repair, plan
@@ -33,7 +33,30 @@ CANNOT = 2
 """The status when a path cannot be read, or is in use."""
 
 Progress = Callable[[int], None]
-PATHS = click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True))
+
+
+def _of_the_format(
+    _context: click.Context, _parameter: click.Parameter, paths: tuple[str, ...]
+) -> tuple[str, ...]:
+    """The paths, if each holds something: who mistypes one is not told that all is well."""
+    paths = tuple(path.rstrip("/") or "/" for path in paths)
+    for path in paths:
+        if not any(find_files(ReadOnlyDisk(), path)):
+            raise click.UsageError(
+                f"{path} holds no file of the format: name a log dir, or a partition's directory."
+                if os.path.isdir(path)
+                else f"{path} is no file of the format, by its name."
+            )
+    return paths
+
+
+PATHS = click.argument(
+    "paths",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True),
+    callback=_of_the_format,
+)
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Write one JSON object a line.")
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 
@@ -145,12 +168,13 @@ def repair(paths: tuple[str, ...], dry_run: bool, as_json: bool) -> int:
     """
     reading, disk = ReadOnlyDisk(), PosixDisk()
     mender = Repair(disk, LogConfig(), _Told(), now_ms=time.time_ns() // 1_000_000)
-    left = 0
+    left = planned = 0
     with _locked(disk, paths), _progress(reading, paths, shown=True) as advance:
         for found in list(_verified(reading, paths, False, advance)):
             whole = isinstance(found, PartitionFacts)
             findings = found.findings if isinstance(found, PartitionFacts) else [found]
             for sentence in plan(findings):
+                planned += 1
                 said = {"dry_run": dry_run, "does": sentence}
                 click.echo(_json(said) if as_json else ("would: " if dry_run else "") + sentence)
             for finding in findings:
@@ -161,6 +185,8 @@ def repair(paths: tuple[str, ...], dry_run: bool, as_json: bool) -> int:
                 mender.partition(found)
             elif not dry_run and not whole:
                 mender.file(findings[0])
+    if not as_json and not planned and not left:
+        click.echo("Nothing to repair.")
     return FOUND if left else 0
 
 
@@ -198,9 +224,6 @@ def _verified(
 ) -> Iterator[PartitionFacts | Finding]:
     """Verifies each path; of a file within a partition only what concerns that file is told."""
     for path in paths:
-        path = path.rstrip("/")
-        if not os.path.isdir(path) and classify(path) is None:
-            raise click.UsageError(f"{path} is no file of the format, by its name.")
         for found in verify_path(disk, path, deep=deep, progress=advance):
             if isinstance(found, PartitionFacts) and not os.path.isdir(path):
                 found.findings = [one for one in found.findings if one.path == path]

@@ -68,6 +68,9 @@ def test_repair_tells_then_mends_and_takes_the_mark_of_a_clean_stop(
     assert path.read_bytes() == before
     assert main(["log", "repair", str(log_dir)]) == 0
     assert main(["log", "verify", str(log_dir)]) == 0
+    capsys.readouterr()
+    assert main(["log", "repair", str(log_dir)]) == 0
+    assert capsys.readouterr().out == "Nothing to repair.\n"
 
     assert len(path.read_bytes()) < len(before)
     assert path.with_name("00000000000000000000.0.cut").exists()
@@ -112,7 +115,10 @@ def test_dump_writes_an_object_a_line(log_dir: Path, capsys: pytest.CaptureFixtu
 def test_a_path_that_is_none_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     assert main(["log", "verify", str(tmp_path / "absent")]) == 2
-    assert main(["log", "verify", str(tmp_path / "notes.txt")]) == 2
+    for verb in ("dump", "verify", "repair"):
+        assert main(["log", verb, str(tmp_path / "notes.txt")]) == 2
+        assert main(["log", verb, str(tmp_path)]) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
     assert "no file of the format" in capsys.readouterr().err
 
