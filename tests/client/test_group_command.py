@@ -40,7 +40,9 @@ def test_without_a_broker_it_says_so(capsys: pytest.CaptureFixture[str]) -> None
     status = main(["group", "why", "g", "--telemetry", "127.0.0.1:1"])
 
     assert status == 69
-    assert "no broker answers" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "no broker answers on http://127.0.0.1:1: [Errno 111] Connection refused." in error
+    assert "--telemetry" in error
 
 
 def test_a_wrong_option_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:

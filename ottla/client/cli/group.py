@@ -43,7 +43,12 @@ def why(group: str, telemetry: str) -> int:
     try:
         events = _events(telemetry, group)
     except (URLError, OSError) as error:
-        click.echo(f"ottla: no broker answers on http://{telemetry}: {error}", err=True)
+        cause = error.reason if isinstance(error, URLError) else error
+        click.echo(
+            f"ottla: no broker answers on http://{telemetry}: {cause}. Name the broker's"
+            " ottla.telemetry.host and port by --telemetry; its start-up lines say them.",
+            err=True,
+        )
         return UNAVAILABLE
     for event in events:
         click.echo(_line(event))
