@@ -450,7 +450,7 @@ class BrokerConfig(BaseModel):
         None, "Cluster id for a new data directory (also CLUSTER_ID); a random one if left out."
     )
     ottla_telemetry_host: Text = key(
-        "127.0.0.1", "Address of the /metrics, /livez and /readyz pages."
+        "127.0.0.1", "Address of the /metrics, /livez, /readyz and /events pages."
     )
     ottla_telemetry_port: Int = key(
         9464, "Port of those pages, 0 for any free one, -1 for none.", at_least=-1, at_most=65535
