@@ -51,7 +51,7 @@ from ottla.broker.log.validation import (
 )
 from ottla.broker.log.waypoints import WaypointTicket
 from ottla.broker.ports import Disk, Events
-from ottla.config.types import LogConfig
+from ottla.config.types import LONG_MAX, LogConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import (
     CONTROL,
@@ -436,20 +436,17 @@ class Log:
         return self.log_start_offset
 
     def delete_old_segments(
-        self, now_ms: int, *, below: int | None = None, at_most: int | None = None
+        self, now_ms: int, *, below: int = LONG_MAX, at_most: int | None = None
     ) -> list[Doomed]:
         """Deletes what the retention rule dooms, oldest first: of what ends at or below an offset,
-        so many segments at most. Their files go later, by `segments.take_deleted`.
-
-        Raises KafkaError where the times of the segments cannot be read, OSError as an append.
-        """
-        high_watermark = self.high_watermark
+        so many segments at most. Their files go later, by `segments.take_deleted`. Raises KafkaError
+        where the times of the segments cannot be read, OSError as an append."""
         try:
             doomed = doomed_segments(
                 self.segments[:],
                 config=self._config,
                 log_start_offset=self.log_start_offset,
-                high_watermark=high_watermark if below is None else min(high_watermark, below),
+                high_watermark=min(self.high_watermark, below),
                 log_end_offset=self.log_end_offset,
                 now_ms=now_ms,
             )[:at_most]
