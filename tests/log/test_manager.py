@@ -402,6 +402,26 @@ def test_one_unreadable_partition_does_not_stop_the_others() -> None:
     assert kit.content("/data/.kafka_cleanshutdown") is None
 
 
+def test_a_partition_created_again_has_no_records_of_one_that_could_not_be_opened() -> None:
+    kit = Kit()
+    manager = kit.started()
+    log = manager.create("t", 0, TOPIC_ID)
+    append(log)
+    flush(log)
+    manager.shutdown(1)
+    kit.disk.inject("open", errno.EMFILE, path="/data/t-0/00000000000000000000.log")
+    manager = kit.started()
+    assert ("t", 0) in manager.offline_partitions
+    manager.delete("t", 0)
+    assert manager.create("t", 0, OTHER_ID).log_end_offset == 0
+    manager.shutdown(1)
+
+    (again,) = kit.started().logs
+    assert (again.topic_id, again.log_end_offset) == (OTHER_ID, 0)
+    path = kit.events.fields("stray_partition_kept")["path"]
+    assert kit.disk.exists(f"{path}/00000000000000000000.log")
+
+
 def test_a_full_disk_refuses_a_creation_and_nothing_more() -> None:
     kit = Kit()
     manager = kit.started()

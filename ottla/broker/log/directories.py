@@ -53,8 +53,13 @@ def partition_name(topic: str, partition: int) -> str:
 
 def aside_name(topic: str, partition: int, kind: Kind, rng: Rng) -> str:
     """A new name for a partition's directory that is no longer served."""
+    return identified_name(topic, partition, kind, f"{rng.getrandbits(128):032x}")
+
+
+def identified_name(topic: str, partition: int, kind: Kind, identity: str) -> str:
+    """The same with 32 hex digits that the caller knows nobody else has taken."""
     assert kind is not Kind.PARTITION
-    suffix = f"-{partition}.{rng.getrandbits(128):032x}{kind.value}"
+    suffix = f"-{partition}.{identity}{kind.value}"
     return topic[: MAX_NAME_BYTES - len(suffix)] + suffix
 
 

@@ -420,7 +420,7 @@ class LogManager:
         self._logs[key] = new_dir.logs[key] = new
         new_dir.coming.pop(key, None)
         self._log_dirs[self.dir_of(old)].logs.pop(key, None)
-        self.offline_partitions.pop(key, None)  # the old dir may have failed meanwhile
+        self.offline_partitions.pop(key, None)  # where the old dir has failed meanwhile
         return f"{self.dir_of(old)}/{aside_name(*key, Kind.DELETED, self._rng)}"
 
     def remove_later(self, log_dir: str, path: str, log: Log | None) -> None:
@@ -489,8 +489,7 @@ class LogManager:
         except OSError as error:
             self.faults.failed(log_dir.path, Call.WRITE, error)
             return False
-        except KafkaError as error:
-            # Of one log: those behind it have segments to delete, too.
+        except KafkaError as error:  # of one log: those behind it have old segments, too
             self._events.error("retention_failed", partition=partition_name(*key), error=str(error))
             return False
         return len(doomed) == SEGMENTS_AT_ONCE

@@ -16,8 +16,9 @@ from collections.abc import Callable
 from ottla.broker.faults import Call
 from ottla.broker.log import checkpoints
 from ottla.broker.log.checkpoints import TopicPartition
-from ottla.broker.log.directories import Kind, partition_name
+from ottla.broker.log.directories import Kind, identified_name, partition_name
 from ottla.broker.log.log import Log
+from ottla.broker.log.segment import LOG_SUFFIX
 from ottla.broker.ports import Clock, Disk, Events
 from ottla.config.types import LogConfig
 
@@ -103,6 +104,7 @@ def _make(
 ) -> None:
     paths = [f"{log_dir}/{partition_name(*one.key)}" for one in creations]
     for one, path in zip(creations, paths, strict=True):
+        _make_way(disk, one, path, events)
         disk.make_dir(path)
         checkpoints.write_partition_metadata(disk, path, one.topic_id)
     disk.sync_dir(log_dir)
@@ -122,3 +124,15 @@ def _make(
             now_ms=clock.wall_ms(),
             events=events,
         )
+
+
+def _make_way(disk: Disk, one: Creation, path: str, events: Events) -> None:
+    """Sets aside what an earlier topic of the name has left: a log that could not be opened, and so
+    was not there to be renamed when its topic was deleted."""
+    if not disk.exists(path) or not any(name.endswith(LOG_SUFFIX) for name in disk.list(path)):
+        return
+    if checkpoints.read_partition_metadata(disk, path, events) == one.topic_id:
+        return
+    aside = f"{one.log_dir}/{identified_name(*one.key, Kind.STRAY, one.topic_id.hex())}"
+    disk.rename(path, aside)
+    events.warning("stray_partition_kept", path=aside)
