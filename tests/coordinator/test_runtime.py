@@ -107,6 +107,24 @@ async def test_a_question_waits_for_what_it_saw(house: House) -> None:
     assert _led(house).log.durable_end == 1
 
 
+async def test_a_question_waits_also_behind_a_commit_whose_time_is_over(house: House) -> None:
+    commit = asyncio.ensure_future(ask(house, _commit(7), 9))
+    partition = _led(house)
+    while not partition.commit_waiters:
+        await asyncio.sleep(0)
+    waiter = partition.commit_waiters.popleft()
+    waiter.listener.failed(waiter.part, ErrorCode.REQUEST_TIMED_OUT)
+    question = asyncio.ensure_future(ask(house, _fetch(), 9))
+    durable_ends: list[int] = []
+    question.add_done_callback(lambda _: durable_ends.append(partition.log.durable_end))
+    (waiting,) = partition.commit_waiters
+
+    assert waiting.last_offset == 0
+    assert await question
+    assert durable_ends == [1]
+    assert _code(await commit) != 0
+
+
 async def test_a_commit_is_synced_whatever_flush_messages_says(house: House) -> None:
     assert _code(await ask(house, _commit(7), 9)) == 0
     log = _led(house).log

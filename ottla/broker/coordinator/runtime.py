@@ -8,7 +8,7 @@ ceases to. Meanwhile:
     partition is under way, become one append and share the next sync (group commit).
   * An answer leaves when everything that its command could see is durable: at once if nothing is
     being written, else with the append that was the newest when it was made. So nobody is told what
-    a power loss could take back, not even by a question.
+    a power loss could take back, not even by a question. Only what no record ever says leaves now.
   * If an append fails the shard is thrown away and loaded anew, for it is ahead of its log.
 
 There are no rules here.
@@ -112,8 +112,10 @@ class Runner(Generic[S]):
         elif self._append is not None:
             self._append.answers += outcome.answers
         else:
-            for reply, response in outcome.answers:
-                reply.complete(response)
+            for answer in outcome.answers:
+                answer.leave()
+        for answer in outcome.answers_now:
+            answer.leave()
         self._arm()
 
     def close(self) -> None:
@@ -145,8 +147,8 @@ class Runner(Generic[S]):
             self._append = None
             if self._records:
                 self._append_gathered()
-        for reply, response in part.answers:
-            reply.complete(response)
+        for answer in part.answers:
+            answer.leave()
 
     def failed(self, part: _Append, code: ErrorCode) -> None:
         if not self.partition.online:
@@ -155,6 +157,9 @@ class Runner(Generic[S]):
             # Only late: what is gathered goes behind it, and waits for the same disk.
             self._append = None
             self._append_gathered()
+            if self._append is None:
+                # Nothing is: but what was written is still not durable, and can be seen.
+                self._await(_Append([]), self.partition.log.log_end_offset - 1)
         answers, part.answers = part.answers, []
         self._refuse(answers, code)
 
@@ -253,12 +258,12 @@ class Runner(Generic[S]):
             self._timer = None
             self._timer_ms = None
         if shard is not None:
-            for reply, response in shard.unloaded(self._coordinator.now()).answers:
-                reply.complete(response)
+            for answer in shard.unloaded(self._coordinator.now()).answers:
+                answer.leave()
 
     def _refuse(self, answers: list[Answer], code: ErrorCode) -> None:
-        for reply, response in answers:
-            reply.complete(self._coordinator.refuse(response, code))
+        for answer in answers:
+            answer.reply.complete(self._coordinator.refuse(answer.response, code))
 
     def _arm(self) -> None:
         assert self.shard is not None
