@@ -84,6 +84,19 @@ def test_only_partitions_are_listed_and_strange_directories_are_told() -> None:
     assert events.fields("log_dir_entry_ignored")["name"] == "lost+found"
 
 
+def test_somebody_elses_directory_is_no_partition_for_its_name() -> None:
+    disk = SimDisk()
+    events = RecordedEvents()
+    for name in ("photos-2024", "whole-0", "bare-0", "unnamed-0"):
+        disk.make_dir(f"/{name}")
+    for path in ("photos-2024/a.jpg", "whole-0/partition.metadata", "unnamed-0/0.log"):
+        disk.open(f"/{path}", create=True).close()
+
+    found = [name for name, _ in list_partitions(disk, "/", events)]
+    assert found == ["bare-0", "unnamed-0", "whole-0"]
+    assert events.fields("log_dir_entry_ignored")["name"] == "photos-2024"
+
+
 def test_a_new_log_dir_is_durable_with_its_parents() -> None:
     disk = SimDisk()
     make_log_dir(disk, "/var/lib/ottla")

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.log.directories import LogDirError
 from ottla.broker.metadata.delta import Delta
 from ottla.broker.metadata.image import MetadataImage
 from ottla.broker.metadata.records import MetadataError
@@ -62,6 +63,17 @@ async def test_an_empty_directory_becomes_a_cluster() -> None:
     assert list(image.cluster.controllers) == [1]
     assert read_vote_state(node.disk, QUORUM_DIR) == VoteState(1, 1)
     await node.stop()
+
+
+async def test_a_lost_metadata_log_is_no_new_cluster() -> None:
+    """The logs of the old one would be set aside as strays."""
+    disk = SimDisk()
+    disk.make_dir(LOG_DIR)
+    disk.make_dir(f"{LOG_DIR}/orders-0")
+    disk.open(f"{LOG_DIR}/orders-0/partition.metadata", create=True).close()
+
+    with pytest.raises(LogDirError, match="the metadata log was lost"):
+        Node(disk).format()
 
 
 async def test_what_was_answered_is_there_after_a_restart() -> None:

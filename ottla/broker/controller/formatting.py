@@ -14,7 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.broker.controller.features import bootstrap_records
-from ottla.broker.log.checkpoints import TEMPORARY_SUFFIX, write_partition_metadata
+from ottla.broker.log.checkpoints import (
+    PARTITION_METADATA_FILE,
+    TEMPORARY_SUFFIX,
+    write_partition_metadata,
+)
+from ottla.broker.log.directories import Kind, LogDirError, parse_name
 from ottla.broker.metadata.records import (
     LATEST_METADATA_VERSION,
     MetadataError,
@@ -43,7 +48,8 @@ def format_directories(
     """Formats what is not formatted; whether this began a new cluster.
 
     The log dirs exist and have their meta.properties; `metadata_dir` is the one (it need not be
-    among them) that gets the metadata log, whose directory's id is the voter's.
+    among them) that gets the metadata log, whose directory's id is the voter's. Raises LogDirError
+    if there are partitions, but no metadata that knows them.
     """
     directory = f"{metadata_dir}/{METADATA_DIRECTORY}"
     if not disk.exists(directory):
@@ -51,6 +57,8 @@ def format_directories(
         disk.sync_dir(metadata_dir)
     if _has_metadata(disk, directory):
         return False
+    log_dirs = list(log_dirs)
+    _refuse_orphans(disk, log_dirs, directory)
     for log_dir in log_dirs:
         path = f"{log_dir}/{BOOTSTRAP_FILE}"
         if not disk.exists(path):
@@ -67,6 +75,22 @@ def format_directories(
     write_partition_metadata(disk, directory, METADATA_TOPIC_ID)
     write_snapshot(disk, directory, BOOTSTRAP_ID, batches)
     return True
+
+
+def _refuse_orphans(disk: Disk, log_dirs: Iterable[str], directory: str) -> None:
+    """A new cluster knows none of the topics of an old one, and would set its logs aside."""
+    for log_dir in log_dirs:
+        for name in disk.list(log_dir):
+            parsed = parse_name(name)
+            if parsed is None or parsed.kind is not Kind.PARTITION or name == METADATA_DIRECTORY:
+                continue
+            path = f"{log_dir}/{name}"
+            if disk.exists(f"{path}/{PARTITION_METADATA_FILE}"):
+                raise LogDirError(
+                    f"{directory} holds no metadata, but {path} is a partition: the metadata log"
+                    " was lost. Put it back from a copy, or move the partitions away to begin a"
+                    " new cluster."
+                )
 
 
 def read_bootstrap(disk: Disk, log_dir: str) -> list[Message]:

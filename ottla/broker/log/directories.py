@@ -89,12 +89,25 @@ def list_partitions(disk: Disk, directory: str, events: Events) -> list[tuple[st
     found: list[tuple[str, PartitionName]] = []
     for name in disk.list(directory):
         parsed = parse_name(name)
-        if parsed is not None:
+        if parsed is not None and holds_partition(disk, f"{directory}/{name}", parsed.kind):
             if parsed.topic != METADATA_TOPIC:
                 found.append((name, parsed))
         elif name not in _OTHER_NAMES and _is_directory(disk, f"{directory}/{name}"):
             events.warning("log_dir_entry_ignored", dir=directory, name=name)
     return found
+
+
+def holds_partition(disk: Disk, path: str, kind: Kind) -> bool:
+    """Whether a directory with a partition's name is one: `photos-2024` may be somebody's own.
+
+    One that a crash left behind before its first file was written is empty.
+    """
+    if kind is not Kind.PARTITION or disk.exists(f"{path}/{checkpoints.PARTITION_METADATA_FILE}"):
+        return True
+    if not _is_directory(disk, path):
+        return False
+    names = disk.list(path)
+    return not names or any(name.endswith(".log") for name in names)
 
 
 def make_log_dir(disk: Disk, directory: str) -> None:
