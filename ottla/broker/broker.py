@@ -428,6 +428,8 @@ class Broker:
             self._configure(image)
         if image.client_quotas is not delta.base.client_quotas:
             self.server.limit(image.client_quotas)
+        if delta.deleted_topics:
+            self.rooms.unreadable.forget({one.name for one in delta.deleted_topics.values()})
         if delta.changed_partitions and len(self._static.data_dirs) > 1:
             self.server.spawn(self._assign_directories(), "assign-directories")
 

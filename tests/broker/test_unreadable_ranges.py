@@ -90,6 +90,22 @@ async def test_the_range_is_refused_and_the_rest_is_served(
         assert (await client.produce("bad", value)).error_code == 0
 
 
+async def test_a_topic_made_anew_is_read_where_the_old_one_could_not_be(
+    monkeypatch: pytest.MonkeyPatch, broker: Broker
+) -> None:
+    async with client_of(broker) as client:
+        await client.create("again")
+        await client.produce("again", SMALL)
+        _break(monkeypatch, broker, BadSector(broker, "again", 0))
+        assert await _fetch_until_answered(broker, "again", 0) == STORAGE
+        monkeypatch.undo()
+        await client.delete("again")
+        await client.create("again")
+        await client.produce("again", SMALL)
+
+        assert values_of(await client.fetch("again")) == [SMALL]
+
+
 async def test_a_read_that_works_is_never_refused(broker: Broker) -> None:
     async with client_of(broker) as client:
         await client.create("sound")

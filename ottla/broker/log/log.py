@@ -439,8 +439,8 @@ class Log:
         self, now_ms: int, *, below: int = LONG_MAX, at_most: int | None = None
     ) -> list[Doomed]:
         """Deletes what the retention rule dooms, oldest first: of what ends at or below an offset,
-        so many segments at most. Their files go later, by `segments.take_deleted`. Raises KafkaError
-        where the times of the segments cannot be read, OSError as an append."""
+        so many segments at most. Their files go later, by `segments.take_deleted`. Raises
+        KafkaError where the times of the segments cannot be read, OSError as an append."""
         try:
             doomed = doomed_segments(
                 self.segments[:],

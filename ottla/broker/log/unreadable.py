@@ -8,6 +8,8 @@ Kept in memory: a restart may find the sector mended, or the file restored.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from ottla.broker.log.segment import FileSlice
 from ottla.broker.ports import Events
 
@@ -35,6 +37,13 @@ class UnreadableRanges:
             self._events.error(
                 "log_range_unreadable", path=path, position=position, size=size, error=str(error)
             )
+
+    def forget(self, topics: Collection[str]) -> None:
+        """They are deleted: who makes one of that name anew writes to files of the same paths."""
+        for path in list(self._ranges):
+            directory = path.rpartition("/")[0].rpartition("/")[2]
+            if directory.rpartition("-")[0] in topics:
+                del self._ranges[path]
 
     def begins_at(self, slice_: FileSlice) -> int | None:
         """Where in the file the first range begins that a slice meets; None if it meets none."""
