@@ -23,6 +23,7 @@ from ottla.protocol.messages import (
     producer_ids,
     quorum,
     quotas,
+    scram,
     topics,
 )
 from ottla.protocol.schema import VERSION_MAX, Message
@@ -339,6 +340,11 @@ SERVED: dict[int, Api] = {
             ApiKey.ALTER_CLIENT_QUOTAS,
             quotas.AlterClientQuotasRequest,
             quotas.AlterClientQuotasResponse,
+        ),
+        _api(
+            ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+            scram.DescribeUserScramCredentialsRequest,
+            scram.DescribeUserScramCredentialsResponse,
         ),
         _api(ApiKey.DESCRIBE_QUORUM, quorum.DescribeQuorumRequest, quorum.DescribeQuorumResponse),
         _api(

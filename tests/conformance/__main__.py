@@ -23,7 +23,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from tests.conformance import files, groups, topic_command
+from tests.conformance import admin_commands, files, groups, topic_command
 from tests.conformance.clients import CLIENTS, CONFLUENT, JAVA, Client, ClientError
 from tests.conformance.records import PARTITIONS, expected
 from tests.peers import jars, topics
@@ -31,6 +31,7 @@ from tests.peers.servers import Ottla
 
 FAILURES = (
     AssertionError,
+    admin_commands.AdminCommandError,
     ClientError,
     OSError,
     RuntimeError,
@@ -147,6 +148,8 @@ def run_clients(run: Run, bootstrap: str, names: list[str]) -> None:
         readers.append(JAVA)
         said = run.step("TopicCommand", lambda: topic_command.run(bootstrap))
         console.print(f"TopicCommand creates, describes, alters, deletes: {said}")
+        said = run.step("administration", lambda: admin_commands.run(bootstrap))
+        console.print(f"Apache Kafka's administrative commands: {said}")
     for client in present:
         console.print(f"{client.name} ...")
         exercise(run, client, bootstrap, readers)

@@ -21,6 +21,7 @@ from ottla.broker.handlers import (
     producer_ids,
     producers,
     quorum,
+    scram,
     topics,
 )
 from ottla.broker.handlers.table import Entry, Handler
@@ -59,6 +60,7 @@ HANDLERS: dict[ApiKey, Handler] = {
     ApiKey.OFFSET_DELETE: committed_offsets.handle_offset_delete,
     ApiKey.DESCRIBE_CLIENT_QUOTAS: client_quotas.handle_describe_client_quotas,
     ApiKey.ALTER_CLIENT_QUOTAS: client_quotas.handle_alter_client_quotas,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: scram.handle_describe_user_scram_credentials,
     ApiKey.DESCRIBE_QUORUM: quorum.handle_describe_quorum,
     ApiKey.UPDATE_FEATURES: features.handle_update_features,
     ApiKey.DESCRIBE_CLUSTER: metadata.handle_describe_cluster,

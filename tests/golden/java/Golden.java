@@ -46,7 +46,8 @@ public final class Golden {
         "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "ListGroups", "DescribeGroups",
         "DeleteGroups", "AlterReplicaLogDirs", "ElectLeaders", "AlterPartitionReassignments",
         "ListPartitionReassignments", "UpdateFeatures", "DescribeProducers", "UnregisterBroker",
-        "ListConfigResources", "DescribeClientQuotas", "AlterClientQuotas");
+        "ListConfigResources", "DescribeClientQuotas", "AlterClientQuotas",
+        "DescribeUserScramCredentials");
 
     private static final List<String> CONTROL_RECORDS = List.of(
         "ControlRecordTypeSchema", "EndTxnMarker", "LeaderChangeMessage", "SnapshotHeaderRecord",
