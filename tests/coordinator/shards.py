@@ -130,8 +130,8 @@ class Lone:
     def _perform(self, outcome: Outcome) -> None:
         self.records += outcome.records
         self.told += outcome.told
-        for reply, response in outcome.answers:
-            reply.complete(response)
+        for answer in (*outcome.answers, *outcome.answers_now):
+            answer.leave()
 
 
 class Wrapped:

@@ -77,8 +77,8 @@ class SyncedLate(Lone):
         waiting, self._waiting = self._waiting, []
         for records, answers in waiting:
             self.records += records
-            for reply, response in answers:
-                reply.complete(response)
+            for answer in answers:
+                answer.leave()
 
     def crash(self) -> None:
         self._waiting.clear()
@@ -87,6 +87,8 @@ class SyncedLate(Lone):
     def _perform(self, outcome: Outcome) -> None:
         self.told += outcome.told
         self._waiting.append((outcome.records, outcome.answers))
+        for answer in outcome.answers_now:
+            answer.leave()
 
 
 @dataclass

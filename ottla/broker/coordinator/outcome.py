@@ -12,6 +12,7 @@ ends) is soft: it is lost with the process, as it is in Kafka, and clients bring
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -39,8 +40,16 @@ class Reply(Protocol):
 
 
 class Answer(NamedTuple):
+    """`overtaken` is asked when the answer leaves: what is answered instead, for things may have
+    changed while it waited; None if it stands."""
+
     reply: Reply
     response: Any
+    overtaken: Callable[[], Any] | None = None
+
+    def leave(self) -> None:
+        instead = None if self.overtaken is None else self.overtaken()
+        self.reply.complete(self.response if instead is None else instead)
 
 
 class Told(NamedTuple):
@@ -54,8 +63,10 @@ class Told(NamedTuple):
 
 @dataclass(slots=True)
 class Outcome:
-    """Records in the order in which they were applied, then the answers that rest on them."""
+    """Records in the order in which they were applied, then the answers that rest on them, or on
+    earlier ones; and the answers that say nothing of what is written, and may leave now."""
 
     records: list[CoordinatorRecord] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
+    answers_now: list[Answer] = field(default_factory=list)
     told: list[Told] = field(default_factory=list)

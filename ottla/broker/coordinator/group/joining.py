@@ -131,7 +131,7 @@ def _join_newcomer(turn: Turn, group: ClassicGroup, asked: Join) -> None:
         group.pending_join[new_id] = None
         timer = Timer(TimerKind.SESSION, group.group_id, new_id)
         turn.start(timer, asked.request.session_timeout_ms)
-        turn.answer(asked.reply, join_refused(ErrorCode.MEMBER_ID_REQUIRED, new_id))
+        turn.answer_now(asked.reply, join_refused(ErrorCode.MEMBER_ID_REQUIRED, new_id))
     else:
         _add(turn, group, asked, new_id)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.coordinator.group.classic import ClassicGroup
+from ottla.broker.coordinator.group.classic import ClassicGroup, Member
 from ottla.broker.coordinator.group.joining import NO_MEMBER_ID, Caller, said
 from ottla.broker.coordinator.group.rebalance import complete_if_joined, rebalance
 from ottla.broker.coordinator.group.states import ON_HEARTBEAT, ON_SYNC, State
@@ -38,7 +38,7 @@ def sync(turn: Turn, caller: Caller, request: SyncGroupRequest, reply: Reply) ->
     group.pending_sync.pop(member.member_id, None)
     turn.restart_session(group, member)
     if group.state is State.STABLE:
-        turn.answer(reply, _assignment(group, member.assignment))
+        _answer_assignment(turn, group, member, reply)
         return
     if member.sync_reply is not None:
         # It asks again on another connection; nobody reads the first answer.
@@ -137,7 +137,7 @@ def _store_assignment(turn: Turn, group: ClassicGroup, request: SyncGroupRequest
     for member in group.members.values():
         if member.sync_reply is not None:
             reply, member.sync_reply = member.sync_reply, None
-            turn.answer(reply, _assignment(group, member.assignment))
+            _answer_assignment(turn, group, member, reply)
             turn.restart_session(group, member)
     turn.tell(
         "group_stable",
@@ -148,10 +148,22 @@ def _store_assignment(turn: Turn, group: ClassicGroup, request: SyncGroupRequest
     )
 
 
-def _assignment(group: ClassicGroup, assignment: bytes) -> SyncGroupResponse:
-    return SyncGroupResponse(
-        protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=assignment
+def _answer_assignment(turn: Turn, group: ClassicGroup, member: Member, reply: Reply) -> None:
+    """The assignment when it is durable. If the next rebalance has begun by then the member is told
+    so instead, as it is by Kafka: else it would hear of it by its next heartbeat only."""
+    generation = group.generation
+    assignment = SyncGroupResponse(
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        assignment=member.assignment,
     )
+
+    def overtaken() -> SyncGroupResponse | None:
+        if group.state is State.STABLE and group.generation == generation:
+            return None
+        return SyncGroupResponse(error_code=int(ErrorCode.REBALANCE_IN_PROGRESS))
+
+    turn.answer(reply, assignment, overtaken=overtaken)
 
 
 def _leave_one(turn: Turn, group: ClassicGroup, leaver: Leaver) -> ErrorCode:

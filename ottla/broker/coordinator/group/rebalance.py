@@ -153,7 +153,8 @@ def _begin_generation(turn: Turn, group: ClassicGroup) -> None:
         reply = group.take_join_reply(member)
         if reply is not None:
             is_leader = member.member_id == group.leader
-            turn.answer(reply, answer_joined(turn, group, member, as_leader=is_leader))
+            # Its assignment will be written, the generation by itself is not.
+            turn.answer_now(reply, answer_joined(turn, group, member, as_leader=is_leader))
         turn.restart_session(group, member)
         member.is_new = False
     turn.start(Timer(TimerKind.SYNC, group.group_id), group.rebalance_timeout_ms)

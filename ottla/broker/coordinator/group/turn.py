@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -68,8 +69,15 @@ class Turn:
         value = group.to_value(self.now.wall_ms, assignments)
         self.write(GroupMetadataKey(group.group_id), value)
 
-    def answer(self, reply: Reply, response: Any) -> None:
-        self.outcome.answers.append(Answer(reply, response))
+    def answer(
+        self, reply: Reply, response: Any, *, overtaken: Callable[[], Any] | None = None
+    ) -> None:
+        """Once everything that was written so far is durable."""
+        self.outcome.answers.append(Answer(reply, response, overtaken))
+
+    def answer_now(self, reply: Reply, response: Any) -> None:
+        """At once: it says nothing that is ever written down."""
+        self.outcome.answers_now.append(Answer(reply, response))
 
     def tell(self, event: str, group_id: str, reason: str, **fields: Any) -> None:
         self.outcome.told.append(Told(event, group_id, reason, fields))
