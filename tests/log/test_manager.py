@@ -76,7 +76,7 @@ def test_an_empty_dir_is_made_identified_and_locked() -> None:
     assert kit.content("/var/lib/ottla/.lock") == b""
     assert list(manager.directory_ids) == ["/var/lib/ottla"]
     assert manager.logs == []
-    assert manager.unclean_dirs == ["/var/lib/ottla"]
+    assert manager.unclean_dirs == []  # there is nothing to recover
 
 
 def test_without_a_cluster_id_an_unformatted_dir_is_refused() -> None:

@@ -601,7 +601,7 @@ class LogManager:
 
     def _adopt(self, found: Survey, opened: Opened) -> None:
         log_dir = self._log_dirs[found.log_dir]
-        log_dir.clean = found.clean
+        log_dir.clean = found.clean or not (opened.logs or opened.failed)
         log_dir.rows = found.rows
         self.previous_broker_epoch = max(self.previous_broker_epoch, found.broker_epoch)
         now_ms = self._clock.monotonic_ms()
