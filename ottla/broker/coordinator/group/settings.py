@@ -12,6 +12,11 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * MINUTE_MS
 """Kafka's own: a client that is given no member id before it is in (JoinGroup 0 to 3) may give up
 and come again as another one; so long the group waits for the first."""
 
+NEWCOMERS_MS = 50
+"""The least initial delay, and again as often as one came. Consumers that start together are some
+tens of milliseconds apart, and who comes after the first assignment has left waits for the
+heartbeats of all the others: seconds."""
+
 
 @dataclass(slots=True, frozen=True)
 class GroupSettings:
@@ -40,7 +45,9 @@ class LiveSettings:
             self._settings = GroupSettings(
                 min_session_timeout_ms=config.group_min_session_timeout_ms,
                 max_session_timeout_ms=config.group_max_session_timeout_ms,
-                initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+                initial_rebalance_delay_ms=max(
+                    config.group_initial_rebalance_delay_ms, NEWCOMERS_MS
+                ),
                 max_size=config.group_max_size,
                 offset_metadata_max_bytes=config.offset_metadata_max_bytes,
                 offsets_retention_ms=config.offsets_retention_minutes * MINUTE_MS,
