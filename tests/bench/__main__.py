@@ -25,6 +25,7 @@ from tests.bench import report
 from tests.bench.bad_neighbours import COLD, SILENT
 from tests.bench.deleting import DELETING
 from tests.bench.end_to_end import END_TO_END
+from tests.bench.group_requests import OFFSETS, SETTLING
 from tests.bench.loading import LOADING
 from tests.bench.many import MANY
 from tests.bench.report import Results
@@ -53,6 +54,8 @@ WORKS = (
     MANY,
     DELETING,
     TIMES,
+    OFFSETS,
+    SETTLING,
 )
 # Works that say the same every time need fewer rounds than the rest.
 ROUNDS_MAX = {
@@ -63,6 +66,7 @@ ROUNDS_MAX = {
     MANY.name: 1,
     DELETING.name: 1,
     TIMES.name: 1,
+    SETTLING.name: 1,
 }
 FAILURES = (AnsweredError, AssertionError, KafkaException, OSError, RuntimeError)
 MEMORY = Work(
