@@ -18,15 +18,17 @@ async def keep_waypoints(logs: LogManager) -> None:
     for log in waypoint_keeper.due_logs(logs.logs):
         try:
             ticket = waypoint_keeper.begin(log)
-        except OSError as error:
-            logs.faults.failed(logs.dir_of(log), Call.WRITE, error)
+        except OSError as error:  # it reads the index; nothing is written yet
+            logs.faults.failed(logs.dir_of(log), Call.READ, error)
             continue
         if ticket is not None:
             begun.append((log, ticket))
     if begun:
-        failed = await loop.run_in_executor(None, waypoint_keeper.write_all, begun)
-        for log, ticket in begun:
-            log.waypoints.finish(ticket)
+        try:
+            failed = await loop.run_in_executor(None, waypoint_keeper.write_all, begun)
+        finally:
+            for log, ticket in begun:
+                log.waypoints.finish(ticket)
         for log, reason in failed:
             logs.faults.failed(logs.dir_of(log), Call.WRITE, reason)
     synced = [log for log in logs.logs if log.waypoints.is_nameable(log.durable_end)]

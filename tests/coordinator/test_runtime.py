@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from ottla.broker.coordinator import loading, runtime
 from ottla.broker.coordinator.group.coordinator import CONSUMER_OFFSETS
+from ottla.broker.coordinator.group.settings import NEWCOMERS_MS
 from ottla.broker.coordinator.placement import partition_for
 from ottla.broker.coordinator.records import encode_key, encode_value
+from ottla.broker.log.log import Log
+from ottla.broker.log.segment import FileSlice
 from ottla.broker.replication.replicas import Partition
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import groups
@@ -22,6 +25,7 @@ from ottla.protocol.records.batch import iterate_headers
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.control import build_marker
 from ottla.protocol.records.record import Record
+from ottla.testing.clock import SimClock
 from tests.coordinator.asking import ask
 from tests.handlers.rooms import House
 
@@ -153,6 +157,8 @@ async def _stable_member(house: House) -> str:
     protocol = groups.JoinGroupRequest.JoinGroupRequestProtocol("range", b"")
     join = groups.JoinGroupRequest(GROUP, 10_000, 10_000, "", None, "test", [protocol])
     joining = asyncio.ensure_future(ask(house, join, 3))
+    await asyncio.sleep(0)
+    cast(SimClock, house.rooms.clock).advance(NEWCOMERS_MS)
     joined = await joining
     mine = groups.SyncGroupRequest.SyncGroupRequestAssignment(joined.member_id, b"mine")
     sync = groups.SyncGroupRequest(GROUP, 1, joined.member_id, assignments=[mine])
@@ -238,6 +244,27 @@ async def test_a_log_that_cannot_be_read_is_not_coordinated(house: House) -> Non
         answer = await ask(again, _fetch(), 9)
 
         assert answer.groups[0].error_code == ErrorCode.NOT_COORDINATOR
+        assert again.events.named("coordinator_not_loaded")
+
+
+async def test_a_disk_that_fails_once_is_tried_again(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ask(house, _commit(7), 9)
+    read, failures = Log.read, [OSError(errno.EMFILE, "Too many open files")]
+
+    def failing(log: Log, offset: int, **bounds: Any) -> FileSlice | None:
+        if log.topic == CONSUMER_OFFSETS and failures:
+            raise failures.pop()
+        return read(log, offset, **bounds)
+
+    monkeypatch.setattr(Log, "read", failing)
+    monkeypatch.setattr(runtime, "RELOAD_AFTER_S", 0.0)
+    async with house.restarted() as again:
+        async with asyncio.timeout(5):
+            while (await ask(again, _fetch(), 9)).groups[0].error_code != 0:
+                await asyncio.sleep(0)
+        assert await _committed(again) == 7
         assert again.events.named("coordinator_not_loaded")
 
 

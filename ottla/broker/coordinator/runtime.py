@@ -37,6 +37,8 @@ from ottla.protocol.records.record import Record
 BATCH_BYTES_MAX = 512 * 1024
 """Keys and values of one batch, but for a single record that is larger: half of Kafka's default
 message.max.bytes, so that a Kafka broker takes over what we wrote."""
+RELOAD_AFTER_S = 5.0
+"""A partition that could not be loaded for its disk is tried again so often."""
 BASE_SEQUENCE = 0
 """As Kafka's coordinators write it, though there is no producer."""
 MS_PER_S = 1000
@@ -197,6 +199,13 @@ class Runner(Generic[S]):
             partition=self.partition.index,
             error=str(error),
         )
+        if isinstance(error.__cause__, OSError):
+            # A disk that is full, or too few descriptors, may pass; what is unreadable will not.
+            self._coordinator.loop.call_later(RELOAD_AFTER_S, self._start_if_lost)
+
+    def _start_if_lost(self) -> None:
+        if not self.closed and self.shard is None and self.failure is ErrorCode.NOT_COORDINATOR:
+            self.start()
 
     def _append_gathered(self) -> None:
         self._scheduled = False

@@ -148,8 +148,15 @@ class TurnEnd:
     def _send(self) -> None:
         outboxes, self._outboxes = self._outboxes, []
         self.slice_budget = TURN_BYTES
-        for outbox in outboxes:
-            outbox.flush()
+        sent = 0
+        try:
+            for outbox in outboxes:
+                sent += 1
+                outbox.flush()
+        finally:
+            if sent < len(outboxes):  # one of them broke: those behind it are not to blame
+                self._loop.call_soon(self._send)
+                self._outboxes = outboxes[sent:] + self._outboxes
         if self.slice_budget <= 0 and len(self._outboxes) > 1:
             # Who used this turn's share waits behind those who found nothing left of it.
             self._outboxes.append(self._outboxes.pop(0))

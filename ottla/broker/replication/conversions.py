@@ -85,10 +85,11 @@ class ConversionQueue:
                 item = items.popleft()
                 assert item.records is not None
                 item.then(item.records)
-            self._tell_reached()
         finally:
             # Whatever one of them raised, those behind it must not wait for good.
             if not items:
                 self._on_empty()
             elif items[0].records is not None:
                 self._loop.call_soon(self._drain)
+            else:
+                self._tell_reached()
