@@ -10,6 +10,9 @@ from ottla.broker.ports import Clock, Events
 
 KEPT_MAX = 2000
 """Some hundred bytes each. A broker that rebalances every second keeps half an hour."""
+EXPECTED = frozenset({"group_generation", "group_stable"})
+"""What follows every group_rebalances that ends well. A line of the log costs as much as the rules
+of a rebalance, so these are written at debug; the ring has them all."""
 
 
 class Happened(NamedTuple):
@@ -35,7 +38,8 @@ class History:
     def add(self, told: Told) -> None:
         event, group_id, reason, fields = told
         self._ring.append(Happened(self._clock.wall_ms(), event, group_id, reason, fields))
-        self._events.info(event, group=group_id, reason=reason, **fields)
+        write = self._events.debug if event in EXPECTED else self._events.info
+        write(event, group=group_id, reason=reason, **fields)
 
     def of_group(self, group_id: str | None) -> list[Happened]:
         """The events of one group, of all if it is None, the oldest first."""
