@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -51,7 +52,7 @@ from ottla.broker.log.loading import (
 from ottla.broker.log.log import Log
 from ottla.broker.log.moving import finish_exchanges
 from ottla.broker.log.quarantine import Ranges, read_ranges, write_ranges
-from ottla.broker.log.rearranging import Creation, Departure, Rearrangement
+from ottla.broker.log.rearranging import Creation, Departure, Rearrangement, Removal
 from ottla.broker.log.scrub import Scrubber, restore
 from ottla.broker.log.segment import Segment
 from ottla.broker.ports import Clock, Disk, Events, File, Rng
@@ -85,16 +86,6 @@ class _LogDir:
     rows: dict[str, Rows] = field(default_factory=dict)
     # Checkpoints are written by worker threads, and two writers would share one temporary file.
     writing: threading.Lock = field(default_factory=threading.Lock)
-
-
-@dataclass(slots=True, frozen=True)
-class Removal:
-    """A directory of a deleted partition, due at a monotonic time."""
-
-    due_ms: int
-    log_dir: str
-    path: str
-    log: Log | None
 
 
 class LogManager:
@@ -521,11 +512,11 @@ class LogManager:
     def remove(self, removal: Removal) -> None:
         """Removes the files. May run in a worker: to unlink a large file takes long."""
         try:
-            for name in self.disk.list(removal.path):
-                self.disk.remove(f"{removal.path}/{name}")
-            self.disk.remove(removal.path)
-        except FileNotFoundError:
-            pass  # somebody made room by hand
+            if self.disk.exists(removal.path):
+                for name in self.disk.list(removal.path):
+                    with suppress(FileNotFoundError):  # somebody made room by hand
+                        self.disk.remove(f"{removal.path}/{name}")
+                self.disk.remove(removal.path)
         except OSError as error:
             self.post_error(partial(self.faults.failed, removal.log_dir, Call.WRITE, error))
             return

@@ -12,6 +12,7 @@ error ends what is to be done in that log dir, not in the others.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ottla.broker.faults import Call
 from ottla.broker.log import checkpoints
@@ -21,6 +22,16 @@ from ottla.broker.log.log import Log
 from ottla.broker.log.segment import LOG_SUFFIX
 from ottla.broker.ports import Clock, Disk, Events
 from ottla.config.types import LogConfig
+
+
+@dataclass(slots=True, frozen=True)
+class Removal:
+    """A directory of a deleted partition, due at a monotonic time."""
+
+    due_ms: int
+    log_dir: str
+    path: str
+    log: Log | None
 
 
 class Departure:

@@ -212,7 +212,8 @@ class Replicas:
             if not waiters:
                 del self._waiting[partition]
                 continue
-            if partition.log.must_flush and not partition.flushing:
+            is_held = partition.conversions is not None  # perhaps by an exchange of its log
+            if partition.log.must_flush and not partition.flushing and not is_held:
                 self._begin_soon(partition)
             late = [waiter for waiter in waiters if waiter.deadline_ms <= now_ms]
             if late:
