@@ -111,7 +111,9 @@ def answer_joined(
             JoinGroupResponse.JoinGroupResponseMember(
                 one.member_id, one.instance_id, one.protocols[protocol]
             )
-            for one in group.members.values()
+            # Static ones first: kafka-python's range assignor leaves a member out where they stand
+            # between others. Kafka's own order is that of a hash map.
+            for one in sorted(group.members.values(), key=lambda one: one.instance_id is None)
         ]
     return JoinGroupResponse(
         generation_id=group.generation,
