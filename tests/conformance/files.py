@@ -49,10 +49,13 @@ def dump(data: Path, records: int) -> str:
     folders = [path for path in sorted(data.iterdir()) if not path.name.endswith("-delete")]
     logs = [log for folder in folders for log in sorted(folder.glob("*.log"))]
     indexes = [index for folder in folders for index in sorted(folder.glob("*index"))]
-    topics = [log for log in logs if log.parent.name != METADATA]
+    topics = [log for log in logs if not log.parent.name.startswith("__")]
     found = _count_records(_dump(topics, "--deep-iteration"))
     if found != records:
         raise FilesError(f"{found} records were dumped, {records} were written")
+    committed = [log for log in logs if log.parent.name.startswith("__consumer_offsets-")]
+    if committed:
+        _dump(committed, "--deep-iteration", "--offsets-decoder")
     metadata = [log for log in logs if log.parent.name == METADATA]
     metadata += sorted((data / METADATA).glob("*.checkpoint"))
     _dump(metadata, "--cluster-metadata-decoder", "--skip-record-metadata")
