@@ -7,7 +7,8 @@ import struct
 import pytest
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.coordinator.records import decode, encode_key, encode_value, unknown_types
+from ottla.broker.coordinator.record_format import unknown_types
+from ottla.broker.coordinator.records import GROUP_RECORDS
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.coordinator_records import (
     GroupMetadataKey,
@@ -24,8 +25,8 @@ TOPIC_ID = bytes(range(16))
 def test_an_offset_commit_is_version_4_with_the_topic_id_as_a_tag() -> None:
     value = OffsetCommitValue(48, 2, "", 1_700_000_000_000, -1, TOPIC_ID)
 
-    assert encode_key(KEY) == b"\0\1" + b"\0\2g1" + b"\0\2t1" + b"\0\0\0\3"
-    assert encode_value(value) == (
+    assert GROUP_RECORDS.encode_key(KEY) == b"\0\1" + b"\0\2g1" + b"\0\2t1" + b"\0\0\0\3"
+    assert GROUP_RECORDS.encode_value(value) == (
         b"\0\4"
         + struct.pack(">qi", 48, 2)
         + b"\1"
@@ -37,18 +38,18 @@ def test_an_offset_commit_is_version_4_with_the_topic_id_as_a_tag() -> None:
 
 def test_one_with_an_expiry_is_version_1() -> None:
     value = OffsetCommitValue(48, 2, "m", 1, 99, TOPIC_ID)
-    encoded = encode_value(value)
+    encoded = GROUP_RECORDS.encode_value(value)
 
     assert encoded == b"\0\1" + struct.pack(">q", 48) + b"\0\1m" + struct.pack(">qq", 1, 99)
-    record = decode(encode_key(KEY), encoded)
+    record = GROUP_RECORDS.decode(GROUP_RECORDS.encode_key(KEY), encoded)
     assert record == CoordinatorRecord(KEY, OffsetCommitValue(48, -1, "m", 1, 99))
 
 
 def test_a_group_is_version_3() -> None:
     value = GroupMetadataValue("", 0, None, None, 5, [])
 
-    assert encode_key(GroupMetadataKey("g1")) == b"\0\2\0\2g1"
-    assert encode_value(value) == (
+    assert GROUP_RECORDS.encode_key(GroupMetadataKey("g1")) == b"\0\2\0\2g1"
+    assert GROUP_RECORDS.encode_value(value) == (
         b"\0\3"
         + b"\0\0"
         + b"\0\0\0\0"
@@ -57,7 +58,10 @@ def test_a_group_is_version_3() -> None:
         + struct.pack(">q", 5)
         + b"\0\0\0\0"
     )
-    assert decode(b"\0\2\0\2g1", encode_value(value)) == (GroupMetadataKey("g1"), value)
+    assert GROUP_RECORDS.decode(b"\0\2\0\2g1", GROUP_RECORDS.encode_value(value)) == (
+        GroupMetadataKey("g1"),
+        value,
+    )
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
@@ -68,7 +72,7 @@ def test_older_versions_are_read(version: int) -> None:
     body += struct.pack(">q", 11)
     body += struct.pack(">q", 12) if version == 1 else b""
     body += b"\0" if version == 4 else b""
-    record = decode(encode_key(KEY), struct.pack(">h", version) + body)
+    record = GROUP_RECORDS.decode(GROUP_RECORDS.encode_key(KEY), struct.pack(">h", version) + body)
 
     assert record is not None
     assert isinstance(record.value, OffsetCommitValue)
@@ -81,13 +85,13 @@ def test_older_versions_are_read(version: int) -> None:
 
 
 def test_a_key_of_before_0_9_is_read() -> None:
-    record = decode(b"\0\0" + b"\0\1g\0\1t\0\0\0\1", None)
+    record = GROUP_RECORDS.decode(b"\0\0" + b"\0\1g\0\1t\0\0\0\1", None)
 
     assert record == CoordinatorRecord(LegacyOffsetCommitKey("g", "t", 1), None)
 
 
 def test_types_of_other_groups_are_left_alone() -> None:
-    assert decode(b"\0\3\0\2g1", b"\0\0\0\0\0\1\0") is None
+    assert GROUP_RECORDS.decode(b"\0\3\0\2g1", b"\0\0\0\0\0\1\0") is None
     assert unknown_types([b"\0\5", b"\0\3"]) == [3, 5]
 
 
@@ -105,4 +109,4 @@ def test_types_of_other_groups_are_left_alone() -> None:
 )
 def test_what_cannot_be_read_is_an_error(key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(KafkaError):
-        decode(key, value)
+        GROUP_RECORDS.decode(key, value)

@@ -13,7 +13,7 @@ from ottla.broker.coordinator import loading, runtime
 from ottla.broker.coordinator.group.coordinator import CONSUMER_OFFSETS
 from ottla.broker.coordinator.group.settings import NEWCOMERS_MS
 from ottla.broker.coordinator.placement import partition_for
-from ottla.broker.coordinator.records import encode_key, encode_value
+from ottla.broker.coordinator.records import GROUP_RECORDS
 from ottla.broker.log.log import Log
 from ottla.broker.log.segment import FileSlice
 from ottla.broker.replication.replicas import Partition
@@ -215,8 +215,8 @@ async def test_a_long_log_is_loaded_beside_everything_else(
 async def test_transactions_in_the_log_are_replayed(house: House) -> None:
     partition = _led(house)
     for producer_id, offset, committed in ((5, 50, True), (6, 60, False)):
-        key = encode_key(OffsetCommitKey(GROUP, "t", 0))
-        value = encode_value(OffsetCommitValue(offset, -1, "", 0, -1))
+        key = GROUP_RECORDS.encode_key(OffsetCommitKey(GROUP, "t", 0))
+        value = GROUP_RECORDS.encode_value(OffsetCommitValue(offset, -1, "", 0, -1))
         batch = build_batch(
             [Record(0, 0, key, value)],
             producer_id=producer_id,

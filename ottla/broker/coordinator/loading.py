@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 from typing import Protocol
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
-from ottla.broker.coordinator.records import decode, unknown_types
+from ottla.broker.coordinator.record_format import RecordFormat, unknown_types
 from ottla.broker.log.log import UPPER_LOG_END, Log
 from ottla.broker.log.segment import FileSlice
 from ottla.broker.ports import Clock
@@ -41,8 +41,11 @@ class Replayed(Protocol):
 class Loader:
     """Replays one log into one shard, once. `records` counts what was applied."""
 
-    def __init__(self, log: Log, shard: Replayed, clock: Clock) -> None:
+    def __init__(
+        self, log: Log, shard: Replayed, clock: Clock, record_format: RecordFormat
+    ) -> None:
         self._log = log
+        self._decode = record_format.decode
         self._shard = shard
         self._now_wall_ms = clock.wall_ms()
         self._offset = log.log_start_offset
@@ -120,7 +123,7 @@ class Loader:
                 return
             producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
             for one in iterate_records(view):
-                record = decode(one.key, one.value)
+                record = self._decode(one.key, one.value)
                 if record is not None:
                     shard.apply(record, self._now_wall_ms, producer_id)
                 elif one.key is not None:

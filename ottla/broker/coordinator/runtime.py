@@ -25,7 +25,7 @@ from ottla.broker.coordinator.history import History
 from ottla.broker.coordinator.loading import Loader, LoadFailed
 from ottla.broker.coordinator.outcome import Answer, CoordinatorRecord, Moment, Outcome
 from ottla.broker.coordinator.placement import partition_for
-from ottla.broker.coordinator.records import encode
+from ottla.broker.coordinator.record_format import RecordFormat
 from ottla.broker.metadata.delta import Delta
 from ottla.broker.metadata.image import MetadataImage
 from ottla.broker.ports import Clock, Events
@@ -105,6 +105,7 @@ class Runner(Generic[S]):
             coordinator.history.add(told)
         if outcome.records:
             now_ms = coordinator.clock.wall_ms()
+            encode = coordinator.record_format.encode
             self._records += [encode(record, now_ms) for record in outcome.records]
             if self._append is None and not self._scheduled:
                 self._scheduled = True
@@ -131,7 +132,7 @@ class Runner(Generic[S]):
         self.failure = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         coordinator = self._coordinator
         shard = coordinator.make_shard()
-        loader = Loader(self.partition.log, shard, coordinator.clock)
+        loader = Loader(self.partition.log, shard, coordinator.clock, coordinator.record_format)
         if loader.is_short:
             try:
                 loader.load_now()
@@ -303,6 +304,7 @@ class Coordinator(Generic[S]):
     def __init__(
         self,
         topic: str,
+        record_format: RecordFormat,
         *,
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
@@ -316,6 +318,7 @@ class Coordinator(Generic[S]):
         commit_timeout_ms: Callable[[], int],
     ) -> None:
         self.topic = topic
+        self.record_format = record_format
         self.loop = loop
         self.clock = clock
         self.events = events

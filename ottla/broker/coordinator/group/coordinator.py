@@ -10,6 +10,7 @@ from ottla.broker.coordinator.group.refusals import refused, shown
 from ottla.broker.coordinator.group.settings import LiveSettings
 from ottla.broker.coordinator.group.shard import GroupShard
 from ottla.broker.coordinator.history import History
+from ottla.broker.coordinator.records import GROUP_RECORDS
 from ottla.broker.coordinator.runtime import Coordinator, Spawn
 from ottla.broker.metadata.image import MetadataImage
 from ottla.broker.ports import Clock, Events, Rng
@@ -42,6 +43,7 @@ def make_group_coordinator(
 
     return Coordinator(
         CONSUMER_OFFSETS,
+        GROUP_RECORDS,
         loop=loop,
         clock=clock,
         events=events,
