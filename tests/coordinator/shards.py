@@ -8,14 +8,46 @@ from typing import Any
 from ottla.broker.coordinator.group.joining import Caller
 from ottla.broker.coordinator.group.settings import GroupSettings
 from ottla.broker.coordinator.group.shard import GroupShard
+from ottla.broker.coordinator.group.topics import ImageTopics
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Moment, Outcome, Reply, Told
 from ottla.broker.handlers.groups import with_protocol_name
+from ottla.broker.metadata.image import EMPTY_IMAGE, PartitionImage, TopicImage, TopicsImage
 from ottla.protocol.messages import groups
 from ottla.protocol.schema import Message
 from tests.coordinator.asking import through_wire
 
 START_WALL_MS = 1_704_067_200_000
 TOPIC_ID = bytes(range(16))
+PARTITIONS = 8
+
+
+class KnownTopics:
+    """Topics by name, as an image; there are no brokers in it, and no racks."""
+
+    def __init__(self, topics: dict[str, tuple[bytes, int]]) -> None:
+        self.image = EMPTY_IMAGE
+        for name, (topic_id, partitions) in topics.items():
+            self.put(name, partitions, topic_id)
+
+    def put(self, name: str, partitions: int, topic_id: bytes | None = None) -> None:
+        """A topic is made with an id that its name makes up, or has more partitions."""
+        known = self.image.topics.by_name.get(name)
+        if topic_id is None:
+            topic_id = known.topic_id if known else name.encode().rjust(16, b"\0")
+        one = PartitionImage([1], [1], 1, 0, 0, [bytes(16)], [], [], [], [])
+        topic = TopicImage(name, topic_id, dict.fromkeys(range(partitions), one))
+        self._replace({**self.image.topics.by_name, name: topic})
+
+    def remove(self, name: str) -> None:
+        self._replace({key: one for key, one in self.image.topics.by_name.items() if key != name})
+
+    def id_of(self, name: str) -> bytes:
+        return self.image.topics.by_name[name].topic_id
+
+    def _replace(self, by_name: dict[str, TopicImage]) -> None:
+        by_id = {topic.topic_id: topic for topic in by_name.values()}
+        offset = self.image.offset + 1
+        self.image = self.image._replace(topics=TopicsImage(by_name, by_id), offset=offset)
 
 
 class Named:
@@ -37,7 +69,8 @@ class Lone:
 
     def __init__(self, settings: GroupSettings | None = None, seed: int = 1) -> None:
         self.settings = GroupSettings() if settings is None else settings
-        self.topic_ids: dict[str, bytes] = {"t": TOPIC_ID}
+        self.topics = KnownTopics({"t": (TOPIC_ID, PARTITIONS)})
+        self.group_configs: dict[str, dict[str, str]] = {}
         self.monotonic_ms = 0
         self.records: list[CoordinatorRecord] = []
         self.told: list[Told] = []
@@ -51,7 +84,10 @@ class Lone:
 
     def new_shard(self) -> GroupShard:
         return GroupShard(
-            settings=lambda: self.settings, topic_id_of=self.topic_ids.get, rng=self._rng
+            settings=lambda: self.settings,
+            topics=ImageTopics(lambda: self.topics.image),
+            group_config=lambda group_id: self.group_configs.get(group_id, {}),
+            rng=self._rng,
         )
 
     def replayed(self) -> GroupShard:
@@ -121,8 +157,14 @@ class Lone:
         self._perform(self.shard.expire_offsets(self.now))
 
     def delete_topic(self, name: str) -> None:
-        del self.topic_ids[name]
+        self.topics.remove(name)
         self._perform(self.shard.topics_deleted([name], self.now))
+        self.shard.topics_changed([name])
+
+    def put_topic(self, name: str, partitions: int, topic_id: bytes | None = None) -> None:
+        """A topic is made, or has more partitions."""
+        self.topics.put(name, partitions, topic_id)
+        self.shard.topics_changed([name])
 
     def events(self) -> list[str]:
         return [told.event for told in self.told]

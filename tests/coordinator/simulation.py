@@ -26,6 +26,7 @@ from typing import Any
 
 import click
 
+from ottla.broker.coordinator.group.classic import ClassicGroup
 from ottla.broker.coordinator.group.settings import GroupSettings
 from ottla.broker.coordinator.group.states import State
 from ottla.broker.coordinator.outcome import Answer, CoordinatorRecord, Outcome
@@ -255,7 +256,7 @@ class World:
     def _is_member(self, member: Member) -> bool:
         group = self.lone.shard.groups.get(GROUP)
         return (
-            group is not None
+            isinstance(group, ClassicGroup)
             and member.member_id in group.members
             and group.generation == member.generation
         )
@@ -374,7 +375,7 @@ class World:
 
     def _settled(self) -> bool:
         group = self.lone.shard.groups.get(GROUP)
-        if group is None or group.state is not State.STABLE:
+        if not isinstance(group, ClassicGroup) or group.state is not State.STABLE:
             return False
         owned = sorted(index for member in self.members for index in member.owned)
         return owned == list(range(self.partitions)) and all(

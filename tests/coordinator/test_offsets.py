@@ -122,10 +122,10 @@ def test_offsets_go_with_their_topic_and_do_not_come_back_with_its_name() -> Non
 
     assert _committed(lone) is None
 
-    lone.topic_ids["t"] = TOPIC_ID
+    lone.put_topic("t", 8, TOPIC_ID)
     script.commit("A", 6, generation=-1, member_id="")
     # The tombstones were lost with the process.
-    lone.topic_ids["t"] = bytes(16 * [7])
+    lone.put_topic("t", 8, bytes(16 * [7]))
     script.fetch("A")
 
     assert script.lines[-1].startswith("A OffsetFetch v9 -> 0 NONE; 0: -1")

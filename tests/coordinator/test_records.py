@@ -91,8 +91,8 @@ def test_a_key_of_before_0_9_is_read() -> None:
 
 
 def test_types_of_other_groups_are_left_alone() -> None:
-    assert GROUP_RECORDS.decode(b"\0\3\0\2g1", b"\0\0\0\0\0\1\0") is None
-    assert unknown_types([b"\0\5", b"\0\3"]) == [3, 5]
+    assert GROUP_RECORDS.decode(b"\0\x11\0\2g1", b"\0\0\0\0\0\1\0") is None
+    assert unknown_types([b"\0\x13", b"\0\x11"]) == [17, 19]
 
 
 @pytest.mark.parametrize(

@@ -359,11 +359,19 @@ class Coordinator(Generic[S]):
                 raise KafkaError(runner.failure)
         return found
 
+    def loaded(self) -> list[tuple[Runner[S], S]]:
+        """Those that are at work now."""
+        runners = self._runners.values()
+        return [(runner, runner.shard) for runner in runners if runner.shard is not None]
+
+    def loaded_shards(self) -> list[S]:
+        """Those that are loaded here, whatever becomes of the others."""
+        return [one.shard for one in self._runners.values() if one.shard is not None]
+
     def perform_all(self, command: Callable[[S], Outcome]) -> None:
         """Has one thing done by every shard that is loaded."""
-        for runner in list(self._runners.values()):
-            if runner.shard is not None:
-                runner.perform(command(runner.shard))
+        for runner, shard in self.loaded():
+            runner.perform(command(shard))
 
     def published(self, delta: Delta, image: MetadataImage) -> None:
         """A change of the metadata is in force, and what it says of leaders is done."""

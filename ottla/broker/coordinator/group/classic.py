@@ -8,15 +8,18 @@ else is soft: it belongs to a rebalance under way and is lost with the process (
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
+from ottla.broker.coordinator.group.kinds import Group, Kind
 from ottla.broker.coordinator.group.states import TRANSITIONS, State
 from ottla.broker.coordinator.outcome import Reply
 from ottla.protocol.codec import decoder
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
-from ottla.protocol.messages.coordinator_records import GroupMetadataValue
+from ottla.protocol.messages.coordinator_records import GroupMetadataKey, GroupMetadataValue
 from ottla.protocol.messages.groups import ConsumerProtocolSubscription
+from ottla.protocol.schema import Message
 
 CONSUMER_PROTOCOL = "consumer"
 """The protocol type whose metadata a broker reads, for the topics that its members want."""
@@ -63,8 +66,10 @@ class InitialDelay:
     has_new_member: bool = False
 
 
-class ClassicGroup:
+class ClassicGroup(Group):
     """One group. It begins Empty, in generation 0."""
+
+    kind: ClassVar[Kind] = Kind.CLASSIC
 
     __slots__ = (
         "_protocol_counts",
@@ -251,6 +256,26 @@ class ClassicGroup:
         return False
 
     # questions
+
+    @property
+    def protocol_type_shown(self) -> str:
+        return self.protocol_type or ""
+
+    @property
+    def state_name(self) -> str:
+        return self.state.value
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state is State.EMPTY
+
+    def refuse_offset_delete(self) -> ErrorCode:
+        if self.is_empty or self.uses_consumer_protocol:
+            return ErrorCode.NONE
+        return ErrorCode.NON_EMPTY_GROUP
+
+    def tombstone_keys(self) -> Iterator[Message]:
+        yield GroupMetadataKey(self.group_id)
 
     @property
     def is_simple(self) -> bool:

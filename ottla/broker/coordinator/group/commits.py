@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ottla.broker.coordinator.group.classic import ClassicGroup
 from ottla.broker.coordinator.group.joining import Caller
+from ottla.broker.coordinator.group.kinds import Group
 from ottla.broker.coordinator.group.offsets import CommittedOffset, Topics
 from ottla.broker.coordinator.group.states import ON_COMMIT, State
 from ottla.broker.coordinator.group.turn import Turn
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.coordinator_records import (
-    GroupMetadataKey,
     OffsetCommitKey,
     OffsetCommitValue,
 )
@@ -45,7 +45,8 @@ def commit_offsets(
     if request.retention_time_ms != DEFAULT_RETENTION_MS:
         expire_ms = now_ms + request.retention_time_ms
     limit = turn.settings.offset_metadata_max_bytes
-    is_reset = group is not None and not group.is_simple and request.member_id == ""
+    is_simple = isinstance(group, ClassicGroup) and group.is_simple
+    is_reset = group is not None and not is_simple and request.member_id == ""
     response = OffsetCommitResponse()
     for topic in request.topics:
         topic_id = topic.topic_id
@@ -95,8 +96,9 @@ def delete_offsets(turn: Turn, request: OffsetDeleteRequest) -> OffsetDeleteResp
     group = turn.shard.groups.get(request.group_id)
     if group is None:
         return OffsetDeleteResponse(error_code=int(ErrorCode.GROUP_ID_NOT_FOUND))
-    if group.state is not State.EMPTY and not group.uses_consumer_protocol:
-        return OffsetDeleteResponse(error_code=int(ErrorCode.NON_EMPTY_GROUP))
+    refusal = group.refuse_offset_delete()
+    if refusal:
+        return OffsetDeleteResponse(error_code=int(refusal))
     response = OffsetDeleteResponse()
     offsets = turn.shard.offsets
     for topic in request.topics:
@@ -129,7 +131,7 @@ def delete_group(turn: Turn, group_id: str) -> DeleteGroupsResponse.DeletableGro
     group = turn.shard.groups.get(group_id)
     if group is None:
         result.error_code = int(ErrorCode.GROUP_ID_NOT_FOUND)
-    elif group.state is not State.EMPTY:
+    elif not group.is_empty:
         result.error_code = int(ErrorCode.NON_EMPTY_GROUP)
     else:
         offsets = turn.shard.offsets
@@ -138,7 +140,7 @@ def delete_group(turn: Turn, group_id: str) -> DeleteGroupsResponse.DeletableGro
             keys.update(dict.fromkeys((group_id, topic, index) for index in partitions))
         for key in keys:
             turn.write(OffsetCommitKey(*key), None)
-        _bury(turn, group_id, "DeleteGroups was asked for")
+        _bury(turn, group, "DeleteGroups was asked for")
     return result
 
 
@@ -155,8 +157,9 @@ def expire_offsets(turn: Turn) -> None:
             turn.tell("group_offsets_expired", group.group_id, reason, partitions=shown)
         is_left = turn.shard.offsets.of_group(group.group_id)
         is_open = turn.shard.offsets.has_open_transaction(group.group_id)
-        if group.state is State.EMPTY and not group.pending_join and not is_left and not is_open:
-            _bury(turn, group.group_id, "it has neither members nor offsets")
+        is_joined = isinstance(group, ClassicGroup) and group.pending_join
+        if group.is_empty and group.expires and not is_joined and not is_left and not is_open:
+            _bury(turn, group, "it has neither members nor offsets")
 
 
 def topics_deleted(turn: Turn, names: list[str]) -> None:
@@ -172,15 +175,22 @@ def topics_deleted(turn: Turn, names: list[str]) -> None:
 
 
 def _check_commit(
-    turn: Turn, group: ClassicGroup | None, request: OffsetCommitRequest, version: int
+    turn: Turn, group: Group | None, request: OffsetCommitRequest, version: int
+) -> ErrorCode:
+    if isinstance(group, ClassicGroup):
+        return _check_classic_commit(turn, group, request)
+    if group is None and request.generation_id_or_member_epoch < 0:
+        return ErrorCode.NONE
+    # There is no group, or it is of a kind whose members commit no offsets.
+    if version >= UNKNOWN_GROUP_SINCE_VERSION:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    return ErrorCode.ILLEGAL_GENERATION
+
+
+def _check_classic_commit(
+    turn: Turn, group: ClassicGroup, request: OffsetCommitRequest
 ) -> ErrorCode:
     generation = request.generation_id_or_member_epoch
-    if group is None and generation >= 0:
-        if version >= UNKNOWN_GROUP_SINCE_VERSION:
-            return ErrorCode.GROUP_ID_NOT_FOUND
-        return ErrorCode.ILLEGAL_GENERATION
-    if group is None:
-        return ErrorCode.NONE
     if generation < 0 and group.state is State.EMPTY:
         return ErrorCode.NONE
     is_member = generation >= 0 or request.member_id or request.group_instance_id is not None
@@ -216,12 +226,12 @@ def _tell_reset(turn: Turn, group_id: str, topic: str, index: int, offset: int) 
         )
 
 
-def _expired(turn: Turn, group: ClassicGroup, topics: Topics) -> list[tuple[str, int]]:
+def _expired(turn: Turn, group: Group, topics: Topics) -> list[tuple[str, int]]:
     """(topic, partition) of the offsets whose time is over, or whose topic is another now."""
     shard = turn.shard
     base_ms: int | None = None
     can_expire = True
-    if group.protocol_type is not None:
+    if isinstance(group, ClassicGroup) and group.protocol_type is not None:
         if group.state is State.EMPTY:
             base_ms = group.state_timestamp_ms
         else:
@@ -253,6 +263,7 @@ def _is_over(committed: CommittedOffset, base_ms: int | None, turn: Turn) -> boo
     return now_ms - base_ms >= turn.settings.offsets_retention_ms
 
 
-def _bury(turn: Turn, group_id: str, reason: str) -> None:
-    turn.write(GroupMetadataKey(group_id), None)
-    turn.tell("group_deleted", group_id, reason)
+def _bury(turn: Turn, group: Group, reason: str) -> None:
+    for key in list(group.tombstone_keys()):
+        turn.write(key, None)
+    turn.tell("group_deleted", group.group_id, reason)

@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 
 from ottla.broker.coordinator.group.refusals import refused, shown
 from ottla.broker.coordinator.group.settings import LiveSettings
 from ottla.broker.coordinator.group.shard import GroupShard
+from ottla.broker.coordinator.group.topics import ImageTopics
 from ottla.broker.coordinator.history import History
 from ottla.broker.coordinator.records import GROUP_RECORDS
 from ottla.broker.coordinator.runtime import Coordinator, Spawn
-from ottla.broker.metadata.image import MetadataImage
+from ottla.broker.metadata.delta import Delta
+from ottla.broker.metadata.image import GROUP_RESOURCE, MetadataImage
 from ottla.broker.ports import Clock, Events, Rng
 from ottla.broker.replication.replicas import Replicas
 from ottla.config.broker import BrokerConfig
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 
-GroupCoordinator = Coordinator[GroupShard]
+
+class GroupCoordinator(Coordinator[GroupShard]):
+    """The shards of __consumer_offsets that this broker leads."""
+
+    def published(self, delta: Delta, image: MetadataImage) -> None:
+        super().published(delta, image)
+        names = {topic.name for topic in delta.deleted_topics.values()}
+        known = image.topics.by_id
+        names.update(known[one].name for one in delta.changed_partitions if one in known)
+        if names:
+            for shard in self.loaded_shards():
+                shard.topics_changed(names)
 
 
 def make_group_coordinator(
@@ -36,12 +49,12 @@ def make_group_coordinator(
 ) -> GroupCoordinator:
     """`config` and `image` are asked whenever they matter, for both change."""
     settings = LiveSettings(config)
+    topics = ImageTopics(image)
 
-    def topic_id_of(name: str) -> bytes | None:
-        topic = image().topics.by_name.get(name)
-        return None if topic is None else topic.topic_id
+    def group_config(group_id: str) -> Mapping[str, str]:
+        return image().configs.get(GROUP_RESOURCE, group_id)
 
-    return Coordinator(
+    return GroupCoordinator(
         CONSUMER_OFFSETS,
         GROUP_RECORDS,
         loop=loop,
@@ -51,7 +64,9 @@ def make_group_coordinator(
         replicas=replicas,
         workers=workers,
         spawn=spawn,
-        make_shard=lambda: GroupShard(settings=settings, topic_id_of=topic_id_of, rng=rng),
+        make_shard=lambda: GroupShard(
+            settings=settings, topics=topics, group_config=group_config, rng=rng
+        ),
         refuse=lambda response, code: refused(response, shown(code)),
         commit_timeout_ms=lambda: config().offsets_commit_timeout_ms,
     )

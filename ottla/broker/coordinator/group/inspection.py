@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.coordinator.group.classic import ClassicGroup
+from ottla.broker.coordinator.group.kinds import Group
 from ottla.broker.coordinator.group.states import State
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.groups import (
@@ -17,7 +18,6 @@ from ottla.protocol.messages.groups import (
 if TYPE_CHECKING:
     from ottla.broker.coordinator.group.shard import GroupShard
 
-CLASSIC_TYPE = "classic"
 NO_OFFSET = -1
 UNKNOWN_GROUP_SINCE_VERSION = 6
 UNSTABLE = int(ErrorCode.UNSTABLE_OFFSET_COMMIT)
@@ -63,13 +63,15 @@ def fetch_offsets(
 
 
 def describe(shard: GroupShard, group_id: str, version: int) -> Described:
-    """State and members of one group; protocol and subscriptions only while they are in force."""
+    """State and members of one classic group; protocol and subscriptions only while they are in
+    force."""
     group = shard.groups.get(group_id)
-    if group is None:
+    if not isinstance(group, ClassicGroup):
         described = Described(group_id=group_id, group_state=State.DEAD.value)
         if version >= UNKNOWN_GROUP_SINCE_VERSION:
+            what = "not found" if group is None else "is not a classic group"
             described.error_code = int(ErrorCode.GROUP_ID_NOT_FOUND)
-            described.error_message = f"Group {group_id} not found."
+            described.error_message = f"Group {group_id} {what}."
         return described
     is_stable = group.state is State.STABLE
     protocol = group.protocol or ""
@@ -92,7 +94,7 @@ def describe(shard: GroupShard, group_id: str, version: int) -> Described:
     )
 
 
-def listed(group: ClassicGroup) -> ListGroupsResponse.ListedGroup:
+def listed(group: Group) -> ListGroupsResponse.ListedGroup:
     return ListGroupsResponse.ListedGroup(
-        group.group_id, group.protocol_type or "", group.state.value, CLASSIC_TYPE
+        group.group_id, group.protocol_type_shown, group.state_name, group.kind.value
     )

@@ -81,6 +81,9 @@ def join(turn: Turn, caller: Caller, request: JoinGroupRequest, reply: Reply) ->
             turn.answer(reply, join_refused(ErrorCode.UNKNOWN_MEMBER_ID, member_id))
             return
         group = turn.shard.create(turn, request.group_id)
+    elif not isinstance(group, ClassicGroup):
+        turn.answer(reply, join_refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id))
+        return
     protocols: dict[str, bytes] = {}
     for protocol in request.protocols:
         protocols.setdefault(protocol.name, protocol.metadata)

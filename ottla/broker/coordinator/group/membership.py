@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from ottla.broker.coordinator.group.classic import ClassicGroup, Member
 from ottla.broker.coordinator.group.joining import NO_MEMBER_ID, Caller, said
-from ottla.broker.coordinator.group.rebalance import complete_if_joined, rebalance
+from ottla.broker.coordinator.group.rebalance import (
+    complete_if_joined,
+    join_time_is_up,
+    prepare,
+    rebalance,
+    sync_time_is_up,
+)
 from ottla.broker.coordinator.group.states import ON_HEARTBEAT, ON_SYNC, State
 from ottla.broker.coordinator.group.turn import Timer, TimerKind, Turn
 from ottla.broker.coordinator.outcome import Reply
@@ -73,6 +79,8 @@ def leave(turn: Turn, caller: Caller, request: LeaveGroupRequest) -> LeaveGroupR
     if caller.version < SEVERAL_LEAVE_SINCE_VERSION:
         leavers = [Leaver(request.member_id)]
     group = turn.shard.groups.get(request.group_id)
+    if not isinstance(group, ClassicGroup):
+        group = None
     answers: list[Left] = []
     gone: list[str] = []
     for leaver in leavers:
@@ -87,6 +95,32 @@ def leave(turn: Turn, caller: Caller, request: LeaveGroupRequest) -> LeaveGroupR
     if caller.version < SEVERAL_LEAVE_SINCE_VERSION:
         return LeaveGroupResponse(error_code=answers[0].error_code)
     return LeaveGroupResponse(members=answers)
+
+
+def time_is_up(turn: Turn, group: ClassicGroup, timer: Timer) -> None:
+    """A deadline of the group has come."""
+    match timer.kind:
+        case TimerKind.JOIN:
+            join_time_is_up(turn, group)
+        case TimerKind.SYNC:
+            sync_time_is_up(turn, group)
+        case TimerKind.SESSION:
+            session_is_over(turn, group, timer.member_id)
+
+
+def loaded(turn: Turn, group: ClassicGroup) -> None:
+    """The group has just been replayed: sessions begin anew, and if it is over its size it
+    rebalances."""
+    for member in group.members.values():
+        turn.restart_session(group, member)
+    if len(group.members) > turn.settings.max_size:
+        prepare(turn, group, "the group was loaded and is over group.max.size")
+
+
+def unloaded(turn: Turn, group: ClassicGroup) -> None:
+    """This broker coordinates the group no more: whoever waits is sent away."""
+    for member in group.members.values():
+        turn.refuse_waiting(group, member, ErrorCode.NOT_COORDINATOR, member_id=member.member_id)
 
 
 def session_is_over(turn: Turn, group: ClassicGroup, member_id: str) -> None:
@@ -208,5 +242,5 @@ def _tell_if_fenced(
     turn: Turn, request: SyncGroupRequest | HeartbeatRequest, error: KafkaError, api: str
 ) -> None:
     if error.code is ErrorCode.FENCED_INSTANCE_ID:
-        group = turn.shard.groups[request.group_id]
+        group = turn.shard.group_of_member(request.group_id)
         turn.shard.tell_fenced(turn, group, request.member_id, request.group_instance_id, api)

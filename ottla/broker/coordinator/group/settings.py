@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from ottla.broker.coordinator.group.kinds import Kind
 from ottla.config.broker import BrokerConfig
 
 MINUTE_MS = 60_000
@@ -19,6 +20,57 @@ heartbeats of all the others: seconds."""
 
 
 @dataclass(slots=True, frozen=True)
+class Intervals:
+    """Times of modern groups, in milliseconds."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    assignment_interval_ms: int
+
+
+@dataclass(slots=True, frozen=True)
+class ModernSettings:
+    """What one kind of modern group goes by; a group may set its own times within the bounds."""
+
+    default: Intervals = Intervals(45_000, 5_000, 1_000)
+    least: Intervals = Intervals(45_000, 5_000, 0)
+    most: Intervals = Intervals(60_000, 15_000, 15_000)
+    max_size: int = 2**31 - 1
+
+    def of_group(self, kind: Kind, overrides: Mapping[str, str]) -> Intervals:
+        """The times of a group with these settings of its own. A bound that has become narrower
+        since they were set holds for them, too (KIP-1221)."""
+        if not overrides:
+            return self.default
+
+        def time_ms(name: str, default: int, least: int, most: int) -> int:
+            text = overrides.get(f"{kind.value}.{name}.ms")
+            return default if text is None else min(max(int(text), least), most)
+
+        default, least, most = self.default, self.least, self.most
+        return Intervals(
+            time_ms(
+                "session.timeout",
+                default.session_timeout_ms,
+                least.session_timeout_ms,
+                most.session_timeout_ms,
+            ),
+            time_ms(
+                "heartbeat.interval",
+                default.heartbeat_interval_ms,
+                least.heartbeat_interval_ms,
+                most.heartbeat_interval_ms,
+            ),
+            time_ms(
+                "assignment.interval",
+                default.assignment_interval_ms,
+                least.assignment_interval_ms,
+                most.assignment_interval_ms,
+            ),
+        )
+
+
+@dataclass(slots=True, frozen=True)
 class GroupSettings:
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
@@ -26,6 +78,15 @@ class GroupSettings:
     max_size: int = 2**31 - 1
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 10_080 * MINUTE_MS
+    consumer: ModernSettings = ModernSettings()
+
+    def of_kind(self, kind: Kind) -> ModernSettings:
+        """The settings of a kind of modern group."""
+        match kind:
+            case Kind.CONSUMER:
+                return self.consumer
+            case _:
+                raise AssertionError(f"{kind} is not modern")
 
 
 class LiveSettings:

@@ -8,14 +8,24 @@ in this folder, its records in `apply`, its timers in `expire`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
-from ottla.broker.coordinator.group import commits, inspection, joining, membership, rebalance
+from ottla.broker.coordinator.group import (
+    commits,
+    consumer_replay,
+    inspection,
+    joining,
+    membership,
+)
 from ottla.broker.coordinator.group.classic import ClassicGroup
 from ottla.broker.coordinator.group.joining import Caller
+from ottla.broker.coordinator.group.kinds import Group
+from ottla.broker.coordinator.group.modern import ModernGroup
 from ottla.broker.coordinator.group.offsets import NO_PRODUCER_ID, Offsets
-from ottla.broker.coordinator.group.settings import GroupSettings
+from ottla.broker.coordinator.group.settings import GroupSettings, Intervals
 from ottla.broker.coordinator.group.states import State
+from ottla.broker.coordinator.group.topics import Topics
 from ottla.broker.coordinator.group.turn import Timer, TimerKind, Turn
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Moment, Outcome, Reply
 from ottla.broker.coordinator.timers import Timers
@@ -38,23 +48,31 @@ from ottla.protocol.messages.groups import (
     OffsetFetchRequest,
     SyncGroupRequest,
 )
+from ottla.protocol.schema import Message
+
+_APPLIERS: dict[type[Message], Callable[[GroupShard, Any, Any], None]] = {
+    **consumer_replay.APPLIERS,
+}
+"""Of the kinds of groups that have several types of records, all of one file each."""
 
 
 class GroupShard:
-    """One shard. `settings` is asked at each command, for they change at run time; `topic_id_of`
-    is what the metadata says of a name."""
+    """One shard. `settings` is asked at each command, for they change at run time; so are
+    `topics` and `group_config`, the settings of one group."""
 
     def __init__(
         self,
         *,
         settings: Callable[[], GroupSettings],
-        topic_id_of: Callable[[str], bytes | None],
+        topics: Topics,
+        group_config: Callable[[str], Mapping[str, str]],
         rng: Rng,
     ) -> None:
         self._settings = settings
         self._rng = rng
-        self.topic_id_of = topic_id_of
-        self.groups: dict[str, ClassicGroup] = {}
+        self.topics = topics
+        self._group_config = group_config
+        self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
         self.timers: Timers[Timer] = Timers()
 
@@ -130,17 +148,18 @@ class GroupShard:
         """Whatever is due now; call it when `timers.next_ms` comes."""
         turn = Turn(self, now)
         for timer in self.timers.take_due(now.monotonic_ms):
-            group = self.groups.get(timer.group_id)
-            if group is None:
-                continue
-            match timer.kind:
-                case TimerKind.JOIN:
-                    rebalance.join_time_is_up(turn, group)
-                case TimerKind.SYNC:
-                    rebalance.sync_time_is_up(turn, group)
-                case TimerKind.SESSION:
-                    membership.session_is_over(turn, group, timer.member_id)
+            match self.groups.get(timer.group_id):
+                case ClassicGroup() as group:
+                    membership.time_is_up(turn, group, timer)
         return turn.outcome
+
+    def topics_changed(self, names: Iterable[str]) -> None:
+        """Topics were made, deleted or changed: the next heartbeat of a group that wants one of
+        them looks whether it is to be assigned anew."""
+        changed = frozenset(names)
+        for group in self.groups.values():
+            if isinstance(group, ModernGroup) and not changed.isdisjoint(group.wanted_names):
+                group.metadata_is_stale = True
 
     def expire_offsets(self, now: Moment) -> Outcome:
         """A periodic job: forgets offsets that nobody has used for offsets.retention.minutes."""
@@ -158,20 +177,18 @@ class GroupShard:
         """All records are replayed: sessions begin anew, and groups over their size rebalance."""
         turn = Turn(self, now)
         for group in self.groups.values():
-            for member in group.members.values():
-                turn.restart_session(group, member)
-            if len(group.members) > self.settings.max_size:
-                rebalance.prepare(turn, group, "the group was loaded and is over group.max.size")
+            match group:
+                case ClassicGroup():
+                    membership.loaded(turn, group)
         return turn.outcome
 
     def unloaded(self, now: Moment) -> Outcome:
         """This broker coordinates these groups no more: whoever waits is sent away."""
         turn = Turn(self, now)
         for group in self.groups.values():
-            for member in group.members.values():
-                turn.refuse_waiting(
-                    group, member, ErrorCode.NOT_COORDINATOR, member_id=member.member_id
-                )
+            match group:
+                case ClassicGroup():
+                    membership.unloaded(turn, group)
         return turn.outcome
 
     # state
@@ -185,13 +202,9 @@ class GroupShard:
             case OffsetCommitKey() | LegacyOffsetCommitKey():
                 self._apply_offset(key, value, now_wall_ms, producer_id)
             case GroupMetadataKey():
-                if value is None:
-                    self._remove(key.group)
-                else:
-                    assert isinstance(value, GroupMetadataValue), value
-                    self._group(key.group, now_wall_ms).take(value)
+                self._apply_classic(key, value, now_wall_ms)
             case _:
-                raise AssertionError(f"nobody applies {type(key).__name__}")
+                _APPLIERS[type(key)](self, key, value)
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """The marker of a producer's transaction stands in the log."""
@@ -204,14 +217,26 @@ class GroupShard:
     def create(self, turn: Turn, group_id: str) -> ClassicGroup:
         """A new group, Empty and of generation 0, which its record makes."""
         turn.write_group(ClassicGroup(group_id, turn.now.wall_ms), {})
-        return self.groups[group_id]
+        group = self.groups[group_id]
+        assert isinstance(group, ClassicGroup), group
+        return group
+
+    def intervals_of(self, group: ModernGroup[Any]) -> Intervals:
+        """The times of a modern group, its own settings over those of its kind."""
+        overrides = self._group_config(group.group_id)
+        return self.settings.of_kind(group.kind).of_group(group.kind, overrides)
 
     def group_of_member(self, group_id: str) -> ClassicGroup:
-        """The group that a member says it is in; UNKNOWN_MEMBER_ID if there is none or is empty."""
+        """The classic group that a member says it is in; UNKNOWN_MEMBER_ID if there is none or it
+        is empty."""
         group = self.groups.get(group_id)
-        if group is None or group.state is State.EMPTY:
+        if not isinstance(group, ClassicGroup) or group.state is State.EMPTY:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         return group
+
+    def topic_id_of(self, name: str) -> bytes | None:
+        topic = self.topics.named(name)
+        return None if topic is None else topic.topic_id
 
     def new_uuid(self) -> str:
         """A random UUID as Java prints it."""
@@ -252,20 +277,21 @@ class GroupShard:
             self.offsets.remove(place)
             return
         assert isinstance(value, OffsetCommitValue), value
-        self._group(key.group, now_wall_ms)
+        if key.group not in self.groups:
+            # A group that only commits has no record of its own: its offsets are what there is.
+            self.groups[key.group] = ClassicGroup(key.group, now_wall_ms)
         self.offsets.commit(place, value, producer_id)
 
-    def _group(self, group_id: str, now_wall_ms: int) -> ClassicGroup:
-        """A group that only commits has no record of its own: its offsets are what there is."""
-        group = self.groups.get(group_id)
-        if group is None:
-            group = self.groups[group_id] = ClassicGroup(group_id, now_wall_ms)
-        return group
-
-    def _remove(self, group_id: str) -> None:
-        group = self.groups.pop(group_id, None)
-        if group is not None:
+    def _apply_classic(self, key: GroupMetadataKey, value: object, now_wall_ms: int) -> None:
+        group = self.groups.get(key.group)
+        if value is not None:
+            assert isinstance(value, GroupMetadataValue), value
+            if not isinstance(group, ClassicGroup):
+                group = self.groups[key.group] = ClassicGroup(key.group, now_wall_ms)
+            group.take(value)
+        elif isinstance(group, ClassicGroup):
+            del self.groups[key.group]
             for kind in (TimerKind.JOIN, TimerKind.SYNC):
-                self.timers.cancel(Timer(kind, group_id))
+                self.timers.cancel(Timer(kind, key.group))
             for member_id in (*group.members, *group.pending_join):
-                self.timers.cancel(Timer(TimerKind.SESSION, group_id, member_id))
+                self.timers.cancel(Timer(TimerKind.SESSION, key.group, member_id))
