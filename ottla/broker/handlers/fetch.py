@@ -49,9 +49,11 @@ def handle_fetch(
     refused = _refusal(request)
     if refused is not None:
         return fetch.refuse(refused)
-    response = fetch.attempt()
-    if fetch.satisfied or request.max_wait_ms <= 0 or not resolved.wanted:
-        return fetch.leaves(response)
+    may_wait = request.max_wait_ms > 0 and bool(resolved.wanted)
+    if not (may_wait and fetch.is_at_the_end()):
+        response = fetch.attempt()
+        if fetch.satisfied or not may_wait:
+            return fetch.leaves(response)
     fetch.park(request.max_wait_ms)
     return fetch
 
@@ -100,6 +102,27 @@ class ParkedFetch(Pending):
         self._told: list[tuple[Wanted, PartitionData]] = []
         self.found_bytes = 0
         self.satisfied = False
+
+    def is_at_the_end(self) -> bool:
+        """Whether an attempt would find nothing, not even an error: who tails a log asks most
+        often before there is anything, and an answer that is thrown away costs what one costs."""
+        if self._min_bytes <= 0:
+            return False
+        upper_is_stable = self._upper == UPPER_LAST_STABLE
+        for wanted in self._resolved.wanted:
+            partition = self._find(wanted)
+            if partition is None:
+                return False
+            want, log = wanted.request, partition.log
+            end = log.last_stable_offset if upper_is_stable else log.high_watermark
+            if (
+                not end <= want.fetch_offset <= log.log_end_offset
+                or -1 < want.current_leader_epoch != partition.leader_epoch
+                or want.last_fetched_epoch >= 0
+            ):
+                return False
+            self._partitions.append(partition)
+        return True
 
     def attempt(self) -> FetchResponse:
         """Reads everything once. `satisfied` tells whether the answer may leave before the wait

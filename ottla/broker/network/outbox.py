@@ -213,10 +213,11 @@ class Outbox:
         """Queues one answer: `data` with each slice at its position in it. Does not send yet."""
         if self._closed:
             return
-        self.unsent_bytes += len(data)
-        if not slices:
+        if not slices or (len(slices) == 1 and self._joined(data, *slices[0])):
+            self.unsent_bytes += len(data)
             self._items.append(data)
             return
+        self.unsent_bytes += len(data)
         view = memoryview(data)
         start = 0
         for position, source in slices:
@@ -281,18 +282,28 @@ class Outbox:
         self.unsent_bytes = 0
         self._socket.close()
 
+    def _joined(self, data: bytearray, position: int, source: FileSlice) -> bool:
+        """Puts the only slice of an answer into its headers, if it is small and at hand."""
+        small = self._read_small(source)
+        if small is None:
+            return False
+        data[position:position] = small
+        return True
+
     def _put_slice(self, source: FileSlice) -> None:
-        if source.size < SENDFILE_MIN and self.unsent_bytes <= JOINED_BYTES_MAX:
-            try:
-                data = self._cache.read_cached(source.file.fileno(), source.position, source.size)
-            except OSError as error:
-                path = source.file.path
-                self._cache.unreadable.note(path, source.position, source.size, error)
-                raise
-            if data is not None:
-                self._items.append(data)
-                return
-        self._items.append(_Slice(source))
+        data = self._read_small(source)
+        self._items.append(_Slice(source) if data is None else data)
+
+    def _read_small(self, source: FileSlice) -> bytearray | None:
+        """The bytes of a slice that is better copied than sent by sendfile; None for another."""
+        if source.size >= SENDFILE_MIN or self.unsent_bytes > JOINED_BYTES_MAX:
+            return None
+        try:
+            return self._cache.read_cached(source.file.fileno(), source.position, source.size)
+        except OSError as error:
+            path = source.file.path
+            self._cache.unreadable.note(path, source.position, source.size, error)
+            raise
 
     def _send_bytes(self) -> None:
         """One send of all bytes up to the next slice. BlockingIOError when the socket is full."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.broker.ports import Rng
 from ottla.protocol.errors import ErrorCode
@@ -60,8 +61,7 @@ class FetchSession:
             self.partitions[key] = self.partitions.pop(key)
 
 
-@dataclass(slots=True, frozen=True)
-class Resolved:
+class Resolved(NamedTuple):
     """What a request means: an error for the whole of it, or the partitions to read."""
 
     error: ErrorCode
