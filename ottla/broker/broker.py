@@ -22,6 +22,7 @@ from ottla.broker.controller.activation import NewCluster, activate
 from ottla.broker.controller.brokers import Registration, assign_directories, shutdown, unfence
 from ottla.broker.controller.formatting import format_directories, read_bootstrap
 from ottla.broker.coordinator.group.coordinator import GroupCoordinator, make_group_coordinator
+from ottla.broker.coordinator.share.coordinator import ShareCoordinator, make_share_coordinator
 from ottla.broker.faults import Call
 from ottla.broker.handlers.auto_create import AutoCreation
 from ottla.broker.handlers.context import Rooms
@@ -141,6 +142,7 @@ class Broker:
             await self._loop.run_in_executor(self._workers, self._load_logs)
             self._publisher.open_all(self.quorum.image)
             self.moves.resume()
+            self.rooms.share_state.take_up(self.quorum.image)
             self.rooms.groups.take_up(self.quorum.image)
             self.quorum.apply_by(self._apply)
             self.quorum.subscribe(self._published)
@@ -217,6 +219,7 @@ class Broker:
 
     def _make_rooms(self) -> Rooms:
         slots = self._static.max_incremental_fetch_session_cache_slots
+        groups = self._make_groups()
         return Rooms(
             config=self._static,
             clock=self._clock,
@@ -229,7 +232,8 @@ class Broker:
             fetch_sessions=FetchSessions(slots=slots, rng=self._rng),
             producer_ids=ProducerIds(),
             auto_creation=AutoCreation(self._spawn),
-            groups=self._make_groups(),
+            groups=groups,
+            share_state=self._make_share_state(groups),
             coordinator_topics=CoordinatorTopics(),
             unreadable=UnreadableRanges(self._events),
         )
@@ -242,6 +246,19 @@ class Broker:
             clock=self._clock,
             events=self._events,
             rng=self._rng,
+            replicas=self.replicas,
+            workers=self._workers,
+            spawn=self._spawn,
+        )
+
+    def _make_share_state(self, groups: GroupCoordinator) -> ShareCoordinator:
+        return make_share_coordinator(
+            config=lambda: self.rooms.config,
+            image=lambda: self.quorum.image,
+            loop=self._loop,
+            clock=self._clock,
+            events=self._events,
+            history=groups.history,
             replicas=self.replicas,
             workers=self._workers,
             spawn=self._spawn,
@@ -389,6 +406,7 @@ class Broker:
             self.server.pause()
             self.replicas.answer_fetches()
             self.rooms.groups.close()
+            self.rooms.share_state.close()
             await self.server.stop(grace_s=STOP_GRACE_S)
         clean = clean and self._broker_epoch >= 0 and not self.failed.done()
         if hasattr(self, "quorum"):
@@ -421,6 +439,7 @@ class Broker:
 
     async def _apply(self, delta: Delta, image: MetadataImage, show: Callable[[], None]) -> None:
         await self._publisher.apply(delta, image, show)
+        self.rooms.share_state.published(delta, image)
         self.rooms.groups.published(delta, image)
 
     def _published(self, delta: Delta, image: MetadataImage) -> None:
@@ -463,6 +482,7 @@ class Broker:
             if self.logs.dir_of(partition.log) == path:
                 self.replicas.drop(partition, ErrorCode.KAFKA_STORAGE_ERROR)
         if hasattr(self, "rooms"):
+            self.rooms.share_state.take_up(self.quorum.image)
             self.rooms.groups.take_up(self.quorum.image)
 
     def _job_failed(self, name: str, error: BaseException) -> None:

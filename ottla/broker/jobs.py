@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from ottla.broker.coordinator.share.coordinator import prune
 from ottla.broker.descriptors import RELEASE_INTERVAL_MS
 from ottla.broker.handlers.context import Rooms
 from ottla.broker.log.waypoint_keeper import WAYPOINT_INTERVAL_MS
@@ -76,6 +77,11 @@ def schedule_jobs(scheduler: Scheduler, rooms: Rooms, server: Server) -> None:
         threaded=True,
     )
     schedule_group_jobs(scheduler, rooms)
+    scheduler.every(
+        "share-state-pruning",
+        config.share_coordinator_state_topic_prune_interval_ms,
+        partial(prune, rooms.share_state),
+    )
     scheduler.every(
         "producer-expiry", config.producer_id_expiration_check_interval_ms, expire_producers
     )

@@ -65,21 +65,6 @@ group.coordinator.rebalance.protocols | LIST | consumer,classic,share,streams
 group.coordinator.threads | INT | 1..
   = 4
     Threads of the group coordinator.
-group.share.assignment.interval.ms | INT | 0.. | cluster
-  = 1000
-    Least time between two assignments of a share group.
-group.share.assignors | LIST
-  = simple
-    Assignors on offer to share groups.
-group.share.delivery.count.limit | INT | 2..10
-  = 5
-    How often a record is delivered to a share group before it is given up.
-group.share.heartbeat.interval.ms | INT | 1..
-  = 5000
-    How often members of a share group are asked to report.
-group.share.initialize.retry.interval.ms | INT | 1.. | internal
-  = 30000
-    Wait before setting up a share group's state is tried again.
 group.share.max.assignment.interval.ms | INT | 0..
   = 15000
     Most that a share group may set as its assignment interval.
@@ -98,12 +83,6 @@ group.share.max.record.lock.duration.ms | INT | 30000..3600000
 group.share.max.session.timeout.ms | INT | 1..
   = 60000
     Most that a share group may set as its session timeout.
-group.share.max.share.sessions | INT | 1..
-  = 2000
-    Most share sessions on one broker.
-group.share.max.size | INT | 1..1000
-  = 200
-    Most members of a share group.
 group.share.min.assignment.interval.ms | INT | 0..
   = 0
     Least that a share group may set as its assignment interval.
@@ -122,18 +101,9 @@ group.share.min.record.lock.duration.ms | INT | 1000..30000
 group.share.min.session.timeout.ms | INT | 1..
   = 45000
     Least that a share group may set as its session timeout.
-group.share.partition.max.record.locks | INT | 100..10000
-  = 2000
-    Most records of one partition that a share group holds locked.
 group.share.persister.class.name | STRING | | internal
   = org.apache.kafka.server.share.persister.DefaultStatePersister
     Java class that keeps the state of share groups.
-group.share.record.lock.duration.ms | INT | 1000..3600000
-  = 30000
-    How long a record stays locked for the member that fetched it.
-group.share.session.timeout.ms | INT | 1..
-  = 45000
-    Silence after which a member of a share group is dropped.
 group.streams.assignment.interval.ms | INT | 0.. | cluster
   = 1000
     Least time between two assignments of a streams group.
@@ -188,33 +158,9 @@ share.coordinator.cold.partition.snapshot.interval.ms | INT | 1.. | internal
 share.coordinator.load.buffer.size | INT | 1..
   = 5242880
     Bytes of the share state topic that are read at once when it is loaded.
-share.coordinator.snapshot.update.records.per.snapshot | INT | 0..500
-  = 500
-    Updates of a share partition between two snapshots.
-share.coordinator.state.topic.compression.codec | INT
-  = 0
-    Codec number of the share state topic.
-share.coordinator.state.topic.min.isr | SHORT | 1..
-  = 2
-    In-sync replicas that a write to the share state topic needs.
-share.coordinator.state.topic.num.partitions | INT | 1..
-  = 50
-    Partitions of the share state topic.
-share.coordinator.state.topic.prune.interval.ms | INT | 1.. | internal
-  = 300000
-    How often old records of the share state topic are deleted.
-share.coordinator.state.topic.replication.factor | SHORT | 1..
-  = 3
-    Replicas of the share state topic.
-share.coordinator.state.topic.segment.bytes | INT | 1..
-  = 104857600
-    Segment size of the share state topic.
 share.coordinator.threads | INT | 1..
   = 1
     Threads of the share coordinator.
-share.coordinator.write.timeout.ms | INT | 1..
-  = 5000
-    Longest that a write to the share state topic waits for its replicas.
 share.fetch.purgatory.purge.interval.requests | INT
   = 1000
     Waiting share fetches after which finished ones are dropped.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from types import MappingProxyType
 
-from pydantic import BaseModel, ConfigDict, PrivateAttr, model_validator
+from pydantic import ConfigDict, PrivateAttr, model_validator
 
 from ottla.config.checks import check
 from ottla.config.keys import (
@@ -44,6 +44,7 @@ from ottla.config.keys import (
     render,
 )
 from ottla.config.listeners import parse_listeners, parse_protocol_map
+from ottla.config.share_groups import ShareGroupConfig
 from ottla.config.types import LONG_MAX, Listener
 
 CLUSTER = Dynamic.CLUSTER
@@ -65,7 +66,7 @@ class Layers:
         return {**self.static, **self.dynamic_default, **self.dynamic_broker}
 
 
-class BrokerConfig(BaseModel):
+class BrokerConfig(ShareGroupConfig):
     """One broker's settings, checked. Built by `load`, or directly by field names in Python."""
 
     # Building pydantic's validators takes as long as the rest of a start, and `assemble` checks

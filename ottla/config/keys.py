@@ -34,6 +34,8 @@ Bool = Annotated[bool, ConfigType.BOOLEAN]
 # Exclusive bounds, because a field's own inclusive ones stand beside them, not in their place.
 _FITS_INT = Field(gt=-(2**31) - 1, lt=2**31)
 _FITS_LONG = Field(gt=-(2**63) - 1, lt=2**63)
+_FITS_SHORT = Field(gt=-(2**15) - 1, lt=2**15)
+Short = Annotated[int, ConfigType.SHORT, _FITS_SHORT]
 Int = Annotated[int, ConfigType.INT, _FITS_INT]
 Long = Annotated[int, ConfigType.LONG, _FITS_LONG]
 OptionalInt = Annotated[int | None, ConfigType.INT, _FITS_INT]

@@ -24,6 +24,7 @@ from ottla.protocol.messages import (
     quorum,
     quotas,
     scram,
+    share_state,
     topics,
 )
 from ottla.protocol.schema import VERSION_MAX, Message
@@ -374,6 +375,31 @@ SERVED: dict[int, Api] = {
             ApiKey.DESCRIBE_TOPIC_PARTITIONS,
             metadata.DescribeTopicPartitionsRequest,
             metadata.DescribeTopicPartitionsResponse,
+        ),
+        _api(
+            ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+            share_state.InitializeShareGroupStateRequest,
+            share_state.InitializeShareGroupStateResponse,
+        ),
+        _api(
+            ApiKey.READ_SHARE_GROUP_STATE,
+            share_state.ReadShareGroupStateRequest,
+            share_state.ReadShareGroupStateResponse,
+        ),
+        _api(
+            ApiKey.WRITE_SHARE_GROUP_STATE,
+            share_state.WriteShareGroupStateRequest,
+            share_state.WriteShareGroupStateResponse,
+        ),
+        _api(
+            ApiKey.DELETE_SHARE_GROUP_STATE,
+            share_state.DeleteShareGroupStateRequest,
+            share_state.DeleteShareGroupStateResponse,
+        ),
+        _api(
+            ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+            share_state.ReadShareGroupStateSummaryRequest,
+            share_state.ReadShareGroupStateSummaryResponse,
         ),
     )
 }

@@ -76,7 +76,8 @@ async def test_the_topic_is_made_once_as_kafka_makes_it() -> None:
         (1, "transaction", 4, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (2, "g", 6, ErrorCode.INVALID_REQUEST),
         (2, "g:id:0", 5, ErrorCode.INVALID_REQUEST),
-        (2, "g:id:0", 6, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (2, "g:id:0", 6, ErrorCode.INVALID_REQUEST),
+        (2, "g:AAECAwQFBgcICQoLDA0ODw:0", 6, ErrorCode.NONE),
         (7, "g", 6, ErrorCode.INVALID_REQUEST),
     ],
 )

@@ -15,7 +15,8 @@ from ottla.broker.controller import brokers
 from ottla.broker.controller.activation import NewCluster, activate
 from ottla.broker.controller.features import bootstrap_records
 from ottla.broker.controller.formatting import format_directories
-from ottla.broker.coordinator.group.coordinator import make_group_coordinator
+from ottla.broker.coordinator.group.coordinator import GroupCoordinator, make_group_coordinator
+from ottla.broker.coordinator.share.coordinator import ShareCoordinator, make_share_coordinator
 from ottla.broker.faults import Call
 from ottla.broker.handlers.auto_create import AutoCreation
 from ottla.broker.handlers.context import Rooms, Session
@@ -115,6 +116,7 @@ class House:
             on_disk_failed=self._disk_failed,
             on_fatal=self._fatal.append,
         )
+        groups, share_state = self._make_coordinators(replicas)
         self.rooms = Rooms(
             config=self._config,
             clock=self._clock,
@@ -127,17 +129,8 @@ class House:
             fetch_sessions=FetchSessions(slots=10, rng=self._rng),
             producer_ids=ProducerIds(),
             auto_creation=AutoCreation(self._spawn),
-            groups=make_group_coordinator(
-                config=lambda: self.rooms.config,
-                image=lambda: self.rooms.image,
-                loop=asyncio.get_running_loop(),
-                clock=self._clock,
-                events=self.events,
-                rng=self._rng,
-                replicas=replicas,
-                workers=self._workers,
-                spawn=self._spawn,
-            ),
+            groups=groups,
+            share_state=share_state,
             coordinator_topics=CoordinatorTopics(),
             unreadable=UnreadableRanges(self.events),
         )
@@ -152,10 +145,12 @@ class House:
             in_worker=partial(asyncio.get_running_loop().run_in_executor, None),
         )
         publisher.open_all(quorum.image)
+        self.rooms.share_state.take_up(quorum.image)
         self.rooms.groups.take_up(quorum.image)
 
         async def apply(delta: Delta, image: MetadataImage, show: Callable[[], None]) -> None:
             await publisher.apply(delta, image, show)
+            self.rooms.share_state.published(delta, image)
             self.rooms.groups.published(delta, image)
 
         quorum.apply_by(apply)
@@ -173,6 +168,7 @@ class House:
         await asyncio.gather(*self.background, return_exceptions=True)
         broker_epoch = self.rooms.image.cluster.brokers[NODE_ID].epoch
         self.rooms.groups.close()
+        self.rooms.share_state.close()
         await self.rooms.moves.close()
         await self.rooms.replicas.close()
         await self.rooms.quorum.stop()
@@ -284,6 +280,31 @@ class House:
             bytes_per_second=lambda: 1 << 30,
             on_moved=nothing,
         )
+
+    def _make_coordinators(self, replicas: Replicas) -> tuple[GroupCoordinator, ShareCoordinator]:
+        groups = make_group_coordinator(
+            config=lambda: self.rooms.config,
+            image=lambda: self.rooms.image,
+            loop=asyncio.get_running_loop(),
+            clock=self._clock,
+            events=self.events,
+            rng=self._rng,
+            replicas=replicas,
+            workers=self._workers,
+            spawn=self._spawn,
+        )
+        share_state = make_share_coordinator(
+            config=lambda: self.rooms.config,
+            image=lambda: self.rooms.image,
+            loop=asyncio.get_running_loop(),
+            clock=self._clock,
+            events=self.events,
+            history=groups.history,
+            replicas=replicas,
+            workers=self._workers,
+            spawn=self._spawn,
+        )
+        return groups, share_state
 
     def _make_quorum(self, logs: LogManager) -> Quorum:
         local = ReplicaKey(NODE_ID, logs.directory_ids[DATA_DIR])

@@ -50,6 +50,7 @@ SHELLS = {
     "ottla/broker/coordinator/group/coordinator.py",
     "ottla/broker/coordinator/loading.py",
     "ottla/broker/coordinator/runtime.py",
+    "ottla/broker/coordinator/share/coordinator.py",
     "ottla/broker/quorum/driver.py",
     "ottla/broker/replication/conversions.py",
     "ottla/broker/replication/moves.py",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ottla.broker.coordinator.group.coordinator import GroupCoordinator
+    from ottla.broker.coordinator.share.coordinator import ShareCoordinator
     from ottla.broker.handlers.auto_create import AutoCreation
     from ottla.broker.handlers.coordinators import CoordinatorTopics
     from ottla.broker.handlers.producer_ids import ProducerIds
@@ -37,6 +38,7 @@ class Rooms:
     producer_ids: ProducerIds
     auto_creation: AutoCreation
     groups: GroupCoordinator
+    share_state: ShareCoordinator
     coordinator_topics: CoordinatorTopics
     unreadable: UnreadableRanges
 

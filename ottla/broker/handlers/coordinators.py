@@ -7,18 +7,21 @@ that one COORDINATOR_NOT_AVAILABLE and is asked again; here it waits for the top
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+import re
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from ottla.broker.controller.topics import create_topics
 from ottla.broker.coordinator.group.coordinator import CONSUMER_OFFSETS
 from ottla.broker.coordinator.placement import partition_for
+from ottla.broker.coordinator.share.coordinator import SHARE_GROUP_STATE
 from ottla.broker.handlers.context import Rooms, Session
 from ottla.broker.handlers.endpoints import reachable_brokers
 from ottla.broker.metadata.image import TopicImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.messages.topics import CreateTopicsRequest
+from ottla.protocol.wire import parse_uuid
 
 GROUP_KEY = 0
 TRANSACTION_KEY = 1
@@ -26,7 +29,8 @@ SHARE_KEY = 2
 SHARE_SINCE_VERSION = 6
 SEVERAL_SINCE_VERSION = 4
 SHARE_KEY_PARTS = 3
-
+_PARTITION = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
+TOPIC_OF = {GROUP_KEY: CONSUMER_OFFSETS, SHARE_KEY: SHARE_GROUP_STATE}
 COMPRESSION_TYPES = ("producer", "gzip", "snappy", "lz4", "zstd")
 """By the numbers of offsets.topic.compression.codec; 0 means what Kafka calls so, too."""
 
@@ -49,12 +53,12 @@ class CoordinatorTopics:
     def __init__(self) -> None:
         self._making = asyncio.Lock()
 
-    async def make(self, rooms: Rooms) -> None:
-        """Makes __consumer_offsets unless it is there. Raises KafkaError."""
+    async def make(self, rooms: Rooms, name: str) -> None:
+        """Makes one of the topics unless it is there. Raises KafkaError."""
         async with self._making:
-            if CONSUMER_OFFSETS in rooms.image.topics.by_name:
+            if name in rooms.image.topics.by_name:
                 return
-            request = CreateTopicsRequest([_offsets_topic(rooms)])
+            request = CreateTopicsRequest([_TOPICS[name](rooms)])
             response = await rooms.quorum.submit(
                 lambda image: create_topics(image, request, config=rooms.config, rng=rooms.rng)
             )
@@ -67,22 +71,21 @@ def handle_find_coordinator(
     session: Session, request: FindCoordinatorRequest, version: int
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
     """One key, or from version 4 on several of one type."""
-    rooms = session.rooms
-    is_there = CONSUMER_OFFSETS in rooms.image.topics.by_name
-    if request.key_type != GROUP_KEY or is_there:
+    name = TOPIC_OF.get(request.key_type)
+    if name is None or name in session.rooms.image.topics.by_name:
         return _answer(session, request, version)
-    return _answer_with_topic(session, request, version)
+    return _answer_with_topic(session, request, version, name)
 
 
 async def _answer_with_topic(
-    session: Session, request: FindCoordinatorRequest, version: int
+    session: Session, request: FindCoordinatorRequest, version: int, name: str
 ) -> FindCoordinatorResponse:
     rooms = session.rooms
     try:
-        await rooms.coordinator_topics.make(rooms)
+        await rooms.coordinator_topics.make(rooms, name)
     except KafkaError as error:
         # Whoever asks is answered COORDINATOR_NOT_AVAILABLE, and asks again.
-        rooms.events.warning("coordinator_topic_not_created", error=str(error))
+        rooms.events.warning("coordinator_topic_not_created", topic=name, error=str(error))
     return _answer(session, request, version)
 
 
@@ -111,17 +114,27 @@ def _answer(
 
 
 def _find(session: Session, key_type: int, key: str, version: int) -> Found:
-    if key_type == SHARE_KEY and (
-        version < SHARE_SINCE_VERSION or len(key.split(":")) != SHARE_KEY_PARTS
-    ):
+    if key_type == SHARE_KEY and (version < SHARE_SINCE_VERSION or not _names_share(key)):
         return Found(ErrorCode.INVALID_REQUEST)
     if key_type not in (GROUP_KEY, TRANSACTION_KEY, SHARE_KEY):
         message = f"No coordinator has keys of type {key_type}."
         return Found(ErrorCode.INVALID_REQUEST, message=message)
-    topic = session.rooms.image.topics.by_name.get(CONSUMER_OFFSETS)
-    if key_type != GROUP_KEY or topic is None:
+    topic = session.rooms.image.topics.by_name.get(TOPIC_OF.get(key_type, ""))
+    if topic is None:
         return Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return _leader_of(session, topic, key)
+
+
+def _names_share(key: str) -> bool:
+    """Whether it is group:topic id:partition; a group's name may have colons."""
+    parts = key.rsplit(":", SHARE_KEY_PARTS - 1)
+    if len(parts) < SHARE_KEY_PARTS or not parts[0].strip():
+        return False
+    try:
+        parse_uuid(parts[1])
+    except ValueError:
+        return False
+    return _PARTITION.fullmatch(parts[2]) is not None
 
 
 def _leader_of(session: Session, topic: TopicImage, key: str) -> Found:
@@ -140,11 +153,42 @@ def _offsets_topic(rooms: Rooms) -> CreateTopicsRequest.CreatableTopic:
         "compression.type": COMPRESSION_TYPES[config.offsets_topic_compression_codec],
         "segment.bytes": str(config.offsets_topic_segment_bytes),
     }
+    replicas = _replicas(rooms, config.offsets_topic_replication_factor)
+    return _topic(CONSUMER_OFFSETS, config.offsets_topic_num_partitions, replicas, settings)
+
+
+def _share_state_topic(rooms: Rooms) -> CreateTopicsRequest.CreatableTopic:
+    """As Kafka makes it, but with no more replicas than there are brokers. Nothing is deleted by
+    time: what is out of date is, by the coordinator."""
+    config = rooms.config
+    replicas = _replicas(rooms, config.share_coordinator_state_topic_replication_factor)
+    codec = config.share_coordinator_state_topic_compression_codec
+    settings = {
+        "cleanup.policy": "delete",
+        "compression.type": COMPRESSION_TYPES[codec],
+        "min.insync.replicas": str(min(config.share_coordinator_state_topic_min_isr, replicas)),
+        "retention.ms": "-1",
+        "segment.bytes": str(config.share_coordinator_state_topic_segment_bytes),
+    }
+    partitions = config.share_coordinator_state_topic_num_partitions
+    return _topic(SHARE_GROUP_STATE, partitions, replicas, settings)
+
+
+def _replicas(rooms: Rooms, wanted: int) -> int:
     active = sum(broker.active for broker in rooms.image.cluster.brokers.values())
-    return CreateTopicsRequest.CreatableTopic(
-        CONSUMER_OFFSETS,
-        config.offsets_topic_num_partitions,
-        min(config.offsets_topic_replication_factor, max(active, 1)),
-        [],
-        [CreateTopicsRequest.CreatableTopicConfig(key, value) for key, value in settings.items()],
-    )
+    return min(wanted, max(active, 1))
+
+
+def _topic(
+    name: str, partitions: int, replicas: int, settings: dict[str, str]
+) -> CreateTopicsRequest.CreatableTopic:
+    configs = [
+        CreateTopicsRequest.CreatableTopicConfig(key, value) for key, value in settings.items()
+    ]
+    return CreateTopicsRequest.CreatableTopic(name, partitions, replicas, [], configs)
+
+
+_TOPICS: dict[str, Callable[[Rooms], CreateTopicsRequest.CreatableTopic]] = {
+    CONSUMER_OFFSETS: _offsets_topic,
+    SHARE_GROUP_STATE: _share_state_topic,
+}

@@ -22,6 +22,7 @@ from ottla.broker.handlers import (
     producers,
     quorum,
     scram,
+    share_state,
     topics,
 )
 from ottla.broker.handlers.table import Entry, Handler
@@ -68,6 +69,11 @@ HANDLERS: dict[ApiKey, Handler] = {
     ApiKey.UNREGISTER_BROKER: brokers.handle_unregister_broker,
     ApiKey.LIST_CONFIG_RESOURCES: config_resources.handle_list_config_resources,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: metadata.handle_describe_topic_partitions,
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: share_state.handle_initialize_share_group_state,
+    ApiKey.READ_SHARE_GROUP_STATE: share_state.handle_read_share_group_state,
+    ApiKey.WRITE_SHARE_GROUP_STATE: share_state.handle_write_share_group_state,
+    ApiKey.DELETE_SHARE_GROUP_STATE: share_state.handle_delete_share_group_state,
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: share_state.handle_read_share_group_state_summary,
 }
 
 

@@ -1,0 +1,97 @@
+"""The share coordinator of one broker (KIP-932): the shards of __share_group_state, which remember
+for each group and partition what was acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Any
+
+from ottla.broker.coordinator.history import History
+from ottla.broker.coordinator.runtime import Coordinator, Runner, Spawn
+from ottla.broker.coordinator.share.records import SHARE_RECORDS
+from ottla.broker.coordinator.share.shard import ShareShard
+from ottla.broker.metadata.image import MetadataImage
+from ottla.broker.ports import Clock, Events
+from ottla.broker.replication.replicas import Replicas
+from ottla.config.broker import BrokerConfig
+from ottla.protocol.errors import ErrorCode
+
+SHARE_GROUP_STATE = "__share_group_state"
+REDUNDANT_MIN = 1000
+"""Records of a partition that may be out of date before they are deleted; a replay of so many takes
+some milliseconds."""
+
+ShareCoordinator = Coordinator[ShareShard]
+
+
+def make_share_coordinator(
+    *,
+    config: Callable[[], BrokerConfig],
+    image: Callable[[], MetadataImage],
+    loop: asyncio.AbstractEventLoop,
+    clock: Clock,
+    events: Events,
+    history: History,
+    replicas: Replicas,
+    workers: Executor,
+    spawn: Spawn,
+) -> ShareCoordinator:
+    """`config` and `image` are asked whenever they matter, for both change."""
+
+    def partition_count_of(topic_id: bytes) -> int | None:
+        topic = image().topics.by_id.get(topic_id)
+        return None if topic is None else len(topic.partitions)
+
+    def updates_per_snapshot() -> int:
+        return config().share_coordinator_snapshot_update_records_per_snapshot
+
+    return Coordinator(
+        SHARE_GROUP_STATE,
+        SHARE_RECORDS,
+        loop=loop,
+        clock=clock,
+        events=events,
+        history=history,
+        replicas=replicas,
+        workers=workers,
+        spawn=spawn,
+        make_shard=lambda: ShareShard(
+            updates_per_snapshot=updates_per_snapshot, partition_count_of=partition_count_of
+        ),
+        refuse=_refused,
+        commit_timeout_ms=lambda: config().share_coordinator_write_timeout_ms,
+    )
+
+
+def prune(coordinator: ShareCoordinator) -> None:
+    """A periodic job: where most records of a partition are out of date, everything is written
+    anew, and what lies before that is deleted."""
+    for runner, shard in coordinator.loaded():
+        log = runner.partition.log
+        count = log.log_end_offset - log.log_start_offset
+        if count >= 2 * len(shard.states) + REDUNDANT_MIN:
+            runner.perform(shard.snapshot_all(_Deletion(runner), runner.now()))
+
+
+class _Deletion:
+    """Waits for the new snapshots. What stood in the log before them is what they replace; what
+    was only on its way to the log then may stay."""
+
+    def __init__(self, runner: Runner[ShareShard]) -> None:
+        self._partition = runner.partition
+        self._end_offset = runner.partition.log.log_end_offset
+
+    def complete(self, response: Any) -> None:
+        if response is True and self._partition.online:
+            log = self._partition.log
+            log.delete_records(min(self._end_offset, log.high_watermark))
+
+
+def _refused(response: Any, code: ErrorCode) -> Any:
+    if response is True:
+        return False
+    refused = type(response)(response.partition)
+    refused.error_code = int(code)
+    return refused

@@ -1,0 +1,122 @@
+"""What is known of one share partition: where its group begins to deliver, and the states of the
+records behind that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ottla.broker.coordinator.share.batches import NO_OFFSET, StateBatch, merged
+from ottla.protocol.messages.coordinator_records import ShareSnapshotValue, ShareUpdateValue
+from ottla.protocol.wire import uuid_text
+
+NO_EPOCH = -1
+NO_COUNT = -1
+FIRST_EPOCH = 0
+
+
+class SharePartitionKey(NamedTuple):
+    """One partition as one group shares it."""
+
+    group_id: str
+    topic_id: bytes
+    partition: int
+
+    @property
+    def placed_by(self) -> str:
+        """The text whose hash says which partition of __share_group_state has it, and by which
+        FindCoordinator asks."""
+        return f"{self.group_id}:{uuid_text(self.topic_id)}:{self.partition}"
+
+
+@dataclass(slots=True)
+class ShareState:
+    """The newest snapshot with all updates since. `least_leader_epoch` and `least_state_epoch` are
+    those below which a request is fenced."""
+
+    snapshot_epoch: int
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    complete_count: int
+    created_ms: int
+    written_ms: int
+    batches: tuple[StateBatch, ...]
+    least_leader_epoch: int
+    least_state_epoch: int
+    updates: int = 0
+
+    @classmethod
+    def from_snapshot(cls, value: ShareSnapshotValue, before: ShareState | None) -> ShareState:
+        least_leader_epoch, least_state_epoch = value.leader_epoch, value.state_epoch
+        if before is not None:
+            least_leader_epoch = max(least_leader_epoch, before.least_leader_epoch)
+            least_state_epoch = max(least_state_epoch, before.least_state_epoch)
+        return cls(
+            snapshot_epoch=value.snapshot_epoch,
+            state_epoch=value.state_epoch,
+            leader_epoch=value.leader_epoch,
+            start_offset=value.start_offset,
+            complete_count=value.delivery_complete_count,
+            created_ms=value.create_timestamp,
+            written_ms=value.write_timestamp,
+            batches=tuple(_batch_of(batch) for batch in value.state_batches),
+            least_leader_epoch=least_leader_epoch,
+            least_state_epoch=least_state_epoch,
+        )
+
+    @classmethod
+    def from_update(cls, value: ShareUpdateValue) -> ShareState:
+        """An update whose snapshot is not in the log any more."""
+        return cls(
+            snapshot_epoch=value.snapshot_epoch,
+            state_epoch=FIRST_EPOCH,
+            leader_epoch=value.leader_epoch,
+            start_offset=value.start_offset,
+            complete_count=value.delivery_complete_count,
+            created_ms=0,
+            written_ms=0,
+            batches=tuple(_batch_of(batch) for batch in value.state_batches),
+            least_leader_epoch=value.leader_epoch,
+            least_state_epoch=FIRST_EPOCH,
+            updates=1,
+        )
+
+    def take(self, value: ShareUpdateValue) -> None:
+        if value.start_offset != NO_OFFSET:
+            self.start_offset = value.start_offset
+        if value.leader_epoch != NO_EPOCH:
+            self.leader_epoch = value.leader_epoch
+        self.complete_count = value.delivery_complete_count
+        new = [_batch_of(batch) for batch in value.state_batches]
+        self.batches = merged([*self.batches, *new], self.start_offset)
+        self.least_leader_epoch = max(self.least_leader_epoch, value.leader_epoch)
+        self.updates += 1
+
+    def snapshot(self, *, written_ms: int, created_ms: int | None = None) -> ShareSnapshotValue:
+        """The next snapshot, of what stands here."""
+        return ShareSnapshotValue(
+            snapshot_epoch=self.snapshot_epoch + 1,
+            state_epoch=self.state_epoch,
+            leader_epoch=self.leader_epoch,
+            start_offset=self.start_offset,
+            delivery_complete_count=self.complete_count,
+            create_timestamp=self.created_ms if created_ms is None else created_ms,
+            write_timestamp=written_ms,
+            state_batches=in_snapshot(self.batches),
+        )
+
+
+def in_snapshot(batches: Iterable[StateBatch]) -> list[ShareSnapshotValue.StateBatch]:
+    return [ShareSnapshotValue.StateBatch(*batch) for batch in batches]
+
+
+def in_update(batches: Iterable[StateBatch]) -> list[ShareUpdateValue.StateBatch]:
+    return [ShareUpdateValue.StateBatch(*batch) for batch in batches]
+
+
+def _batch_of(batch: ShareSnapshotValue.StateBatch | ShareUpdateValue.StateBatch) -> StateBatch:
+    return StateBatch(
+        batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count
+    )

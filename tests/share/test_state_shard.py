@@ -1,0 +1,297 @@
+"""The share coordinator's shard: epochs fence, snapshots come in time, a replay gives the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.broker.coordinator.outcome import CoordinatorRecord, Moment, Outcome
+from ottla.broker.coordinator.share.records import SHARE_RECORDS
+from ottla.broker.coordinator.share.shard import ShareShard
+from ottla.broker.coordinator.share.state import SharePartitionKey, ShareState
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.coordinator_records import ShareSnapshotValue, ShareUpdateValue
+from ottla.protocol.messages.share_state import (
+    InitializeShareGroupStateRequest,
+    ReadShareGroupStateRequest,
+    WriteShareGroupStateRequest,
+)
+
+TOPIC_ID = bytes(range(16))
+KEY = SharePartitionKey("g", TOPIC_ID, 0)
+UPDATES_PER_SNAPSHOT = 3
+StateBatch = WriteShareGroupStateRequest.StateBatch
+
+
+class Answered:
+    def __init__(self) -> None:
+        self.response: Any = None
+
+    def complete(self, response: Any) -> None:
+        self.response = response
+
+
+class Lone:
+    """One shard, its records, and a topic of two partitions."""
+
+    def __init__(self) -> None:
+        self.now = Moment(0, 1_000)
+        self.counts: dict[bytes, int] = {TOPIC_ID: 2}
+        self.records: list[CoordinatorRecord] = []
+        self.shard = self.new_shard()
+
+    def new_shard(self) -> ShareShard:
+        return ShareShard(
+            updates_per_snapshot=lambda: UPDATES_PER_SNAPSHOT, partition_count_of=self.counts.get
+        )
+
+    def replayed(self, records: list[CoordinatorRecord]) -> ShareShard:
+        """Another shard, of the records as they come back from the disk."""
+        shard = self.new_shard()
+        for one in records:
+            written = SHARE_RECORDS.encode(one, 0)
+            record = SHARE_RECORDS.decode(written.key, written.value)
+            assert record is not None
+            shard.apply(record, self.now.wall_ms)
+        return shard
+
+    def initialize(self, start: int = -1, *, epoch: int = 0, key: SharePartitionKey = KEY) -> Any:
+        asked = InitializeShareGroupStateRequest.PartitionData(key.partition, epoch, start)
+        return self._done(lambda reply: self.shard.initialize(key, asked, reply, self.now))
+
+    def read(self, leader_epoch: int = 0, *, key: SharePartitionKey = KEY) -> Any:
+        asked = ReadShareGroupStateRequest.PartitionData(key.partition, leader_epoch)
+        return self._done(lambda reply: self.shard.read(key, asked, reply, self.now))
+
+    def write(
+        self,
+        *batches: tuple[int, int, int, int],
+        start: int = -1,
+        leader_epoch: int = 0,
+        state_epoch: int = 0,
+        complete: int = 0,
+        key: SharePartitionKey = KEY,
+    ) -> Any:
+        asked = WriteShareGroupStateRequest.PartitionData(
+            key.partition,
+            state_epoch,
+            leader_epoch,
+            start,
+            complete,
+            [StateBatch(*batch) for batch in batches],
+        )
+        return self._done(lambda reply: self.shard.write(key, asked, reply, self.now))
+
+    def delete(self, key: SharePartitionKey = KEY) -> Any:
+        return self._done(lambda reply: self.shard.delete(key, reply, self.now))
+
+    def summarize(self, key: SharePartitionKey = KEY) -> Any:
+        return self._done(lambda reply: self.shard.summarize(key, reply, self.now))
+
+    def snapshot_all(self) -> Any:
+        return self._done(lambda reply: self.shard.snapshot_all(reply, self.now))
+
+    def _done(self, command: Any) -> Any:
+        reply = Answered()
+        outcome: Outcome = command(reply)
+        self.records += outcome.records
+        for answer in outcome.answers:
+            answer.leave()
+        return reply.response
+
+
+def test_what_is_written_is_read() -> None:
+    lone = Lone()
+    lone.initialize(5)
+    lone.write((5, 9, 2, 1), (12, 12, 0, 3), start=5, complete=5)
+    read = lone.read()
+
+    assert (read.error_code, read.start_offset, read.state_epoch) == (0, 5, 0)
+    assert [
+        (one.first_offset, one.last_offset, one.delivery_state, one.delivery_count)
+        for one in read.state_batches
+    ] == [(5, 9, 2, 1), (12, 12, 0, 3)]
+    summary = lone.summarize()
+    assert (summary.start_offset, summary.delivery_complete_count) == (5, 5)
+
+
+def test_a_later_start_forgets_what_lies_before_it() -> None:
+    lone = Lone()
+    lone.initialize(0)
+    lone.write((0, 9, 2, 1), start=0)
+    lone.write((12, 14, 4, 5), start=8)
+
+    assert [(one.first_offset, one.last_offset) for one in lone.read().state_batches] == [
+        (8, 9),
+        (12, 14),
+    ]
+
+
+def test_nothing_is_done_before_it_is_initialized() -> None:
+    lone = Lone()
+
+    assert lone.read().error_code == ErrorCode.INVALID_REQUEST
+    assert lone.write().error_code == ErrorCode.INVALID_REQUEST
+    assert lone.delete().error_code == 0
+    assert (lone.summarize().error_code, lone.summarize().start_offset) == (0, -1)
+    assert lone.records == []
+
+
+def test_older_leaders_are_fenced_once_a_newer_one_has_read() -> None:
+    lone = Lone()
+    lone.initialize(0)
+    lone.read(4)
+
+    assert lone.read(3).error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert lone.write(leader_epoch=3).error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert lone.write(leader_epoch=-1).error_code == 0
+    assert lone.write(leader_epoch=4).error_code == 0
+    assert lone.replayed(lone.records).states == lone.shard.states
+
+
+def test_an_older_state_is_fenced_once_it_is_initialized_anew() -> None:
+    lone = Lone()
+    lone.initialize(0, epoch=1)
+    lone.write((0, 3, 2, 1), state_epoch=1, start=0)
+    lone.initialize(7, epoch=2)
+
+    assert lone.write(state_epoch=1).error_code == ErrorCode.FENCED_STATE_EPOCH
+    assert lone.initialize(0, epoch=1).error_code == ErrorCode.FENCED_STATE_EPOCH
+    read = lone.read()
+    assert (read.state_epoch, read.start_offset, read.state_batches) == (2, 7, [])
+
+
+def test_a_snapshot_comes_after_so_many_updates() -> None:
+    lone = Lone()
+    lone.initialize(0)
+    for offset in range(8):
+        lone.write((offset, offset, 2, 1), start=0)
+
+    kinds = [type(record.value) for record in lone.records]
+    update, snapshot = ShareUpdateValue, ShareSnapshotValue
+    assert kinds == [snapshot, update, update, update] * 2 + [snapshot]
+    last = lone.records[-1].value
+    assert isinstance(last, ShareSnapshotValue)
+    assert [(one.first_offset, one.last_offset) for one in last.state_batches] == [(0, 7)]
+
+
+def test_a_partition_that_is_not_there_is_refused() -> None:
+    lone = Lone()
+    beyond = KEY._replace(partition=2)
+    elsewhere = KEY._replace(topic_id=bytes(16))
+    negative = KEY._replace(partition=-1)
+
+    for key in (beyond, elsewhere):
+        assert lone.initialize(key=key).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert lone.delete(key).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert lone.summarize(key).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for answer in (
+        lone.initialize(key=negative),
+        lone.read(key=negative),
+        lone.write(key=negative),
+        lone.delete(negative),
+        lone.summarize(negative),
+    ):
+        assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_topic_that_is_gone_takes_its_states_with_it() -> None:
+    lone = Lone()
+    lone.initialize(0)
+    lone.counts.clear()
+    outcome = lone.shard.topics_deleted(["t"], lone.now)
+
+    assert [record.value for record in outcome.records] == [None]
+    assert lone.shard.states == {}
+
+
+def test_a_state_is_deleted_and_may_begin_anew() -> None:
+    lone = Lone()
+    lone.initialize(3, epoch=5)
+    lone.read(2)
+    lone.delete()
+
+    assert lone.initialize(0, epoch=0).error_code == 0
+    assert lone.read(0).start_offset == 0
+
+
+def test_snapshots_of_everything_replace_all_records_before() -> None:
+    lone = Lone()
+    other = KEY._replace(partition=1)
+    lone.initialize(0)
+    lone.initialize(4, key=other)
+    lone.write((0, 3, 2, 1), start=0)
+    before = {key: _shown(state) for key, state in lone.shard.states.items()}
+    count = len(lone.records)
+
+    assert lone.snapshot_all() is True
+    replayed = lone.replayed(lone.records[count:])
+    assert {key: _shown(state) for key, state in replayed.states.items()} == before
+
+
+def _shown(state: ShareState) -> tuple[Any, ...]:
+    return state.start_offset, state.complete_count, state.state_epoch, state.batches
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("initialize"), st.integers(-1, 5), st.integers(-1, 3)),
+        st.tuples(st.just("read"), st.integers(-1, 4)),
+        st.tuples(st.just("delete")),
+        st.tuples(st.just("snapshot")),
+        st.tuples(
+            st.just("write"),
+            st.integers(0, 12),
+            st.integers(0, 4),
+            st.sampled_from((0, 2, 4)),
+            st.integers(1, 4),
+            st.integers(-1, 8),
+            st.integers(-1, 4),
+            st.integers(-1, 3),
+        ),
+    ),
+    max_size=20,
+)
+
+
+@given(steps=STEPS)
+def test_a_replay_gives_the_same_state(steps: list[tuple[Any, ...]]) -> None:
+    lone = Lone()
+    for step in steps:
+        match step:
+            case ("initialize", start, epoch):
+                lone.initialize(start, epoch=epoch)
+            case ("read", epoch):
+                lone.read(epoch)
+            case ("delete",):
+                lone.delete()
+            case ("snapshot",):
+                lone.snapshot_all()
+            case ("write", first, length, state, count, start, leader_epoch, state_epoch):
+                lone.write(
+                    (first, first + length, state, count),
+                    start=start,
+                    leader_epoch=leader_epoch,
+                    state_epoch=state_epoch,
+                )
+
+        assert lone.replayed(lone.records).states == lone.shard.states
+
+
+def test_the_place_of_a_state_is_that_of_its_text() -> None:
+    assert KEY.placed_by == "g:AAECAwQFBgcICQoLDA0ODw:0"
+
+
+@pytest.mark.parametrize("value", [None, ShareSnapshotValue(snapshot_epoch=3, start_offset=9)])
+def test_records_come_back_as_they_were(value: ShareSnapshotValue | None) -> None:
+    lone = Lone()
+    lone.initialize(0)
+    key = lone.records[0].key
+    written = SHARE_RECORDS.encode(CoordinatorRecord(key, value), 7)
+
+    assert SHARE_RECORDS.decode(written.key, written.value) == (key, value)
+    assert written.key is not None
+    assert written.key[:2] == b"\0\0"
