@@ -21,7 +21,7 @@ from ottla.broker.log.examine.dump import dump_file
 from ottla.broker.log.examine.files import FileKind, find_files
 from ottla.broker.log.examine.findings import Finding, Fix
 from ottla.broker.log.examine.partition import PartitionFacts
-from ottla.broker.log.examine.repair import Repair, plan
+from ottla.broker.log.examine.repair import Repair, sentence_of
 from ottla.broker.log.examine.verify import verify_path
 from ottla.broker.ports import Disk
 from ottla.broker.posix import PosixDisk, ReadOnlyDisk
@@ -67,8 +67,8 @@ def command() -> None:
 
     PATHS are files (00000000000000000000.log, .index, .timeindex, .txnindex, .snapshot,
     leader-epoch-checkpoint, *-offset-checkpoint, meta.properties, partition.metadata,
-    quorum-state, .checkpoint), a partition's directory, or a whole log dir. Dump and verify only
-    read, and may look at a running broker's files.
+    recovery-waypoint, quorum-state, .checkpoint), a partition's directory, or a whole log dir.
+    Dump and verify only read, and may look at a running broker's files.
 
     \b
     Examples:
@@ -173,14 +173,15 @@ def repair(paths: tuple[str, ...], dry_run: bool, as_json: bool) -> int:
         for found in list(_verified(reading, paths, False, advance)):
             whole = isinstance(found, PartitionFacts)
             findings = found.findings if isinstance(found, PartitionFacts) else [found]
-            for sentence in plan(findings):
-                planned += 1
-                said = {"dry_run": dry_run, "does": sentence}
-                click.echo(_json(said) if as_json else ("would: " if dry_run else "") + sentence)
             for finding in findings:
                 if finding.fix is Fix.NOTHING:
                     left += 1
                     click.echo(_json(_finding(finding)) if as_json else f"left: {finding}")
+                    continue
+                planned += 1
+                sentence = sentence_of(finding)
+                said = {"dry_run": dry_run, "does": sentence} | _finding(finding)
+                click.echo(_json(said) if as_json else ("would: " if dry_run else "") + sentence)
             if not dry_run and isinstance(found, PartitionFacts):
                 mender.partition(found)
             elif not dry_run and not whole:
@@ -208,15 +209,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 class _Told:
-    """Events of a repair, for people."""
+    """Events of a repair. What it does stands in its sentences; only what goes wrong is told."""
 
-    def debug(self, event: str, **fields: Any) -> None:
-        self.info(event, **fields)
+    def debug(self, event: str, **fields: Any) -> None: ...
 
-    def info(self, event: str, **fields: Any) -> None:
-        click.echo(f"{event}: {_line(fields)}", err=True)
+    info = warning = debug
 
-    warning = error = info
+    def error(self, event: str, **fields: Any) -> None:
+        click.echo(f"ottla: {fields.get('reason', event)}", err=True)
 
 
 def _verified(
@@ -237,6 +237,8 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "what": finding.what,
         "remedy": finding.remedy,
         "fix": finding.fix.name.lower(),
+        "gives_up": finding.gives_up or None,
+        "keeps": finding.keeps or None,
     }
 
 

@@ -41,7 +41,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import NamedTuple
 
-from ottla.broker.log.checkpoints import TEMPORARY_SUFFIX, read_whole
+from ottla.broker.log.checkpoints import TEMPORARY_SUFFIX, MalformedFile, read_whole
 from ottla.broker.log.index import IndexCorrupt
 from ottla.broker.log.partition_dir import PartitionDir
 from ottla.broker.log.producer_state import ProducerState, SnapshotCorrupt
@@ -216,11 +216,23 @@ class Waypoints:
 def read_waypoint(directory: PartitionDir) -> tuple[Waypoint, bytes] | None:
     """What the file says, and the producer snapshot; None if there is none, or no sound one."""
     data = read_whole(directory.disk, f"{directory.path}/{WAYPOINT_FILE}")
-    if data is None or len(data) < _CRC_START + _BODY.size:
+    if data is None:
         return None
+    try:
+        return parse_waypoint(data)
+    except MalformedFile:
+        return None
+
+
+def parse_waypoint(data: bytes) -> tuple[Waypoint, bytes]:
+    """What a file says, and its producer snapshot. Raises MalformedFile."""
+    if len(data) < _CRC_START + _BODY.size:
+        raise MalformedFile(f"{len(data)} bytes are no waypoint")
     version, crc = _PREFIX.unpack_from(data)
-    if version != VERSION or crc32c(memoryview(data)[_CRC_START:]) != crc:
-        return None
+    if version != VERSION:
+        raise MalformedFile(f"version {version}")
+    if crc32c(memoryview(data)[_CRC_START:]) != crc:
+        raise MalformedFile("its CRC is not that of what follows")
     return Waypoint(*_BODY.unpack_from(data, _CRC_START)), data[_CRC_START + _BODY.size :]
 
 

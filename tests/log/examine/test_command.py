@@ -62,18 +62,22 @@ def test_repair_tells_then_mends_and_takes_the_mark_of_a_clean_stop(
     path = harm(log_dir)
     before = path.read_bytes()
     assert main(["log", "repair", "--dry-run", str(log_dir)]) == 0
-    assert (
-        capsys.readouterr().out == f"would: {path} at byte 0: take the range out of the segment\n"
+    side = path.with_name("00000000000000000000.0.cut")
+    does = (
+        f"{path} at byte 0: take the range out of the segment; offsets from 0 up to 2 are given up;"
+        f" the bytes stay in {side}\n"
     )
+    assert capsys.readouterr().out == f"would: {does}"
     assert path.read_bytes() == before
     assert main(["log", "repair", str(log_dir)]) == 0
+    assert capsys.readouterr() == (does, "")
     assert main(["log", "verify", str(log_dir)]) == 0
     capsys.readouterr()
     assert main(["log", "repair", str(log_dir)]) == 0
     assert capsys.readouterr().out == "Nothing to repair.\n"
 
     assert len(path.read_bytes()) < len(before)
-    assert path.with_name("00000000000000000000.0.cut").exists()
+    assert side.exists()
     assert not (log_dir / ".kafka_cleanshutdown").exists()
 
 

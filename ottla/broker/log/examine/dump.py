@@ -19,8 +19,10 @@ from ottla.broker.log.producer_state import (
     SnapshotCorrupt,
 )
 from ottla.broker.log.quarantine import parse_ranges
+from ottla.broker.log.waypoints import parse_waypoint
 from ottla.broker.ports import Disk
 from ottla.protocol.errors import KafkaError
+from ottla.protocol.records.batch import read_header
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.wire import uuid_text
 
@@ -154,7 +156,10 @@ def _transactions(data: bytes, file: LogFile) -> Iterator[Plain]:
 
 
 def _producers(data: bytes, file: LogFile) -> Iterator[Plain]:
-    state = ProducerState.from_snapshot(data, file.base_offset, 0)
+    yield from _producer_rows(ProducerState.from_snapshot(data, file.base_offset, 0))
+
+
+def _producer_rows(state: ProducerState) -> Iterator[Plain]:
     for producer_id, one in state.producers.items():
         last = one.batches[-1] if one.batches else None
         yield {
@@ -213,6 +218,14 @@ def _generation(data: bytes, file: LogFile) -> Iterator[Plain]:
         yield {"generation": generation, "crc": crc}
 
 
+def _waypoint(data: bytes, file: LogFile) -> Iterator[Plain]:
+    waypoint, producers = parse_waypoint(data)
+    row = waypoint._asdict()
+    last = read_header(row.pop("last_header"))
+    yield row | {"last_batch_base_offset": last.base_offset, "last_batch_size": last.size}
+    yield from _producer_rows(ProducerState.from_snapshot(producers, waypoint.offset, 0))
+
+
 def _quorum(data: bytes, file: LogFile) -> Iterator[Plain]:
     import json  # one file
 
@@ -238,4 +251,5 @@ _ROWS: dict[FileKind, Callable[[bytes, LogFile], Iterator[Plain]]] = {
     FileKind.CLEAN_SHUTDOWN: _clean,
     FileKind.QUORUM_STATE: _quorum,
     FileKind.GENERATION: _generation,
+    FileKind.WAYPOINT: _waypoint,
 }

@@ -1,7 +1,7 @@
 """Which files there are, told by their names: the table from which `ottla log` works.
 
     <20 digits>.log .index .timeindex .txnindex .snapshot     in a partition's directory
-    leader-epoch-checkpoint partition.metadata ottla-generation
+    leader-epoch-checkpoint partition.metadata ottla-generation recovery-waypoint
                                                               in a partition's directory
     quorum-state <offset>-<epoch>.checkpoint                  in the metadata log's directory
     *-offset-checkpoint meta.properties .kafka_cleanshutdown  in a log dir
@@ -28,6 +28,7 @@ from ottla.broker.log.segment import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
+from ottla.broker.log.waypoints import WAYPOINT_FILE
 from ottla.broker.ports import Disk
 
 QUORUM_STATE_FILE = "quorum-state"
@@ -52,6 +53,7 @@ class FileKind(Enum):
     META_PROPERTIES = "meta properties"
     CLEAN_SHUTDOWN = "clean shutdown"
     GENERATION = "generation"
+    WAYPOINT = "recovery waypoint"
     QUORUM_STATE = "quorum state"
     METADATA_SNAPSHOT = "metadata snapshot"
 
@@ -75,6 +77,7 @@ _BY_NAME = {
     checkpoints.CLEAN_SHUTDOWN_FILE: FileKind.CLEAN_SHUTDOWN,
     QUORUM_STATE_FILE: FileKind.QUORUM_STATE,
     GENERATION_FILE: FileKind.GENERATION,
+    WAYPOINT_FILE: FileKind.WAYPOINT,
 }
 
 

@@ -21,7 +21,11 @@ class Fix(Enum):
 
 @dataclass(slots=True, frozen=True)
 class Finding:
-    """`position` is a byte of the file, or None where the file as a whole is meant."""
+    """`position` is a byte of the file, or None where the file as a whole is meant.
+
+    `gives_up` names the offsets that are gone once it is repaired, `keeps` the file to which its
+    bytes go.
+    """
 
     path: str
     what: str
@@ -29,6 +33,8 @@ class Finding:
     position: int | None = None
     size: int = 0
     fix: Fix = Fix.NOTHING
+    gives_up: str = ""
+    keeps: str = ""
 
     def __str__(self) -> str:
         where = self.path if self.position is None else f"{self.path} at byte {self.position}"

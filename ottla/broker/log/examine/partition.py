@@ -20,6 +20,7 @@ from ottla.broker.log.examine.scan import Damage, Entry, LogScan
 from ottla.broker.log.leader_epochs import LeaderEpochs
 from ottla.broker.log.opening import aborted_by, apply_batch
 from ottla.broker.log.producer_state import ProducerState, SnapshotCorrupt
+from ottla.broker.log.recovery import CUT_SUFFIX
 from ottla.broker.log.transaction_index import AbortedTransaction
 from ottla.broker.ports import Disk
 from ottla.protocol.errors import KafkaError
@@ -101,9 +102,13 @@ class _Verification:
         position: int | None = None,
         size: int = 0,
         fix: Fix = Fix.NOTHING,
+        gives_up: str = "",
+        keeps: str = "",
     ) -> None:
         path = file if isinstance(file, str) else file.path
-        self._facts.findings.append(Finding(path, what, remedy, position, size, fix))
+        self._facts.findings.append(
+            Finding(path, what, remedy, position, size, fix, gives_up, keeps)
+        )
 
     def _data(self, file: LogFile | None) -> bytes:
         return b"" if file is None else checkpoints.read_whole(self._disk, file.path) or b""
@@ -195,6 +200,8 @@ class _Verification:
     def _tell_damages(self, segment: SegmentFacts, *, last: bool) -> None:
         for damage in segment.damages:
             is_tail = last and damage.position + damage.size == segment.size
+            side = f"{segment.file.path.removesuffix('.log')}.{damage.position}{CUT_SUFFIX}"
+            kept = "" if damage.zeros else side
             if damage.zeros and is_tail:
                 what = f"{damage.size} zeros behind the last batch, a size without its data"
             else:
@@ -208,6 +215,8 @@ class _Verification:
                     position=damage.position,
                     size=damage.size,
                     fix=Fix.CUT_TAIL,
+                    gives_up=f"offsets from {damage.first_offset} on" if kept else "",
+                    keeps=kept,
                 )
                 continue
             end = "the next segment" if damage.end_offset < 0 else damage.end_offset
@@ -220,6 +229,8 @@ class _Verification:
                 position=damage.position,
                 size=damage.size,
                 fix=Fix.TAKE_OUT,
+                gives_up=f"offsets from {damage.first_offset} up to {end}",
+                keeps=kept,
             )
 
     # indexes
@@ -241,6 +252,7 @@ class _Verification:
                         "there is no .log file of this name",
                         f"Its log is gone. {REPAIRED}",
                         fix=Fix.SET_ASIDE,
+                        keeps=file.path + CUT_SUFFIX,
                     )
 
     def _check_transactions(self, segment: SegmentFacts) -> None:

@@ -40,8 +40,15 @@ def plan(findings: list[Finding]) -> Iterator[str]:
     """A sentence for each thing that a repair would do, in its order."""
     for finding in findings:
         if finding.fix is not Fix.NOTHING:
-            where = "" if finding.position is None else f" at byte {finding.position}"
-            yield f"{finding.path}{where}: {finding.fix.value}"
+            yield sentence_of(finding)
+
+
+def sentence_of(finding: Finding) -> str:
+    """What a repair does about one finding, what it gives up, and where the bytes go."""
+    where = "" if finding.position is None else f" at byte {finding.position}"
+    given_up = f"; {finding.gives_up} are given up" if finding.gives_up else ""
+    kept = f"; the bytes stay in {finding.keeps}" if finding.keeps else ""
+    return f"{finding.path}{where}: {finding.fix.value}{given_up}{kept}"
 
 
 class Repair:

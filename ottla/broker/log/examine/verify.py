@@ -23,6 +23,7 @@ from ottla.broker.log.examine.findings import Finding, Fix
 from ottla.broker.log.examine.partition import PartitionFacts, verify_partition
 from ottla.broker.log.examine.records import describe_records
 from ottla.broker.log.examine.scan import Damage, LogScan
+from ottla.broker.log.recovery import CUT_SUFFIX
 from ottla.broker.ports import Disk
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.control import ControlType, read_control_batch
@@ -87,7 +88,8 @@ def _verify_file(disk: Disk, file: LogFile, ends: dict[TopicPartition, int]) -> 
     for row in dump_file(disk, file, deep=False, progress=lambda read: None):
         if "malformed" in row:
             fix = Fix.SET_ASIDE if removable else Fix.NOTHING
-            yield Finding(file.path, row["malformed"], remedy, fix=fix)
+            keeps = file.path + CUT_SUFFIX if removable else ""
+            yield Finding(file.path, row["malformed"], remedy, fix=fix, keeps=keeps)
     if file.kind is FileKind.OFFSETS and ends:
         yield from _verify_offsets(disk, file, ends)
 
