@@ -106,13 +106,18 @@ def _row(scope: str, key: Key, value: str | None, origin: str) -> Row:
         name=key.name,
         value=HIDDEN if key.sensitive and value else value,
         origin=origin,
-        acts=key.acts,
+        acts=key.acts and not _is_idle(key.name, value),
         type=key.type.name.lower(),
         allowed=key.allowed(),
         default=key.default,
         dynamic=key.dynamic.value,
         sentence=key.sentence,
     )
+
+
+def _is_idle(name: str, value: str | None) -> bool:
+    """Whether a key that acts has a value that does not: logs are not compacted."""
+    return name.endswith("cleanup.policy") and "compact" in (value or "")
 
 
 def _topic_origin(config: BrokerConfig, name: str) -> str:
