@@ -69,6 +69,8 @@ WORKER_THREADS = 4
 """For cold reads, recompression and checkpoints, all of which wait or release the GIL."""
 RESERVED_DESCRIPTORS = 64
 """Kept from connections for segments, the metadata log and probes (row 39 of the bad inputs)."""
+UNMADE_INTERVAL_MS = 5000
+"""How often a partition is tried again for which its disk had no room."""
 PLAINTEXT = 0
 DEFAULT_CONTROLLER = Listener("CONTROLLER", "localhost", 9093)
 ANY_ADDRESS = ("", "0.0.0.0", "::", "localhost")
@@ -154,6 +156,7 @@ class Broker:
             await self._close(clean=False)
             raise
         schedule_jobs(self.scheduler, self.rooms, self.server)
+        self.scheduler.every("unmade-partitions", UNMADE_INTERVAL_MS, self.lead_unmade)
         self.measures.start()
 
     async def stop(self) -> None:
@@ -357,6 +360,12 @@ class Broker:
             await self.quorum.submit(lambda image: assign_directories(image, node_id, places))
         except KafkaError as error:
             self._events.warning("directories_not_assigned", error=str(error))
+
+    async def lead_unmade(self) -> None:
+        """Leads what can be made now that there is room again."""
+        if await self._publisher.make_unmade(lambda: self.quorum.image):
+            self.rooms.groups.take_up(self.quorum.image)
+            await self._assign_directories()
 
     def _endpoint(self, bound: Listener) -> EndpointImage:
         shown = self._static.advertised.get(bound.name, bound)

@@ -4,6 +4,9 @@ Ten thousand partitions that were each written to once would hold ten thousand d
 good, and connections need some, too. So who opens a file to keep it says so, and once a second the
 loop asks those who opened theirs the longest ago to give them back. Opening again costs some
 microseconds; between two such turns the bound may be passed.
+
+A file with pages that are not synced stays open: once it is closed the kernel may forget that it
+could not write them, and a sync after that would say yes. Its holder is told to be synced instead.
 """
 
 from __future__ import annotations
@@ -15,6 +18,10 @@ RELEASE_INTERVAL_MS = 1000
 
 
 class Holder(Protocol):
+    @property
+    def is_synced(self) -> bool:
+        """Whether nothing is lost that only this descriptor could tell of."""
+
     def release(self) -> None:
         """Closes what can be opened again; whoever still sends from it has pinned it."""
 
@@ -40,10 +47,14 @@ class HeldDescriptors:
         """It has given it back; one that holds nothing may say so, too."""
         self._holders.pop(holder, None)
 
-    def release_surplus(self) -> None:
-        """Lets the oldest give back what is above the limit. On the loop."""
+    def release_surplus(self) -> int:
+        """Lets the oldest give back what is above the limit; how many of them may not before they
+        are synced. On the loop."""
         surplus = len(self._holders) - self._limit()
         oldest = list(self._holders)[:surplus] if surplus > 0 else []
         for holder in oldest:
-            self.drop(holder)
-            holder.release()
+            if holder.is_synced:
+                self.drop(holder)
+                holder.release()
+                surplus -= 1
+        return max(surplus, 0)

@@ -33,6 +33,13 @@ def schedule_jobs(scheduler: Scheduler, rooms: Rooms, server: Server) -> None:
             if partition is not None:
                 replicas.flush(partition)
 
+    def release_descriptors() -> None:
+        unsynced_count = logs.disk.held.release_surplus()
+        for log in logs.longest_unsynced(unsynced_count):
+            partition = replicas.get(log.topic, log.partition)
+            if partition is not None:
+                replicas.flush(partition)
+
     def expire_producers() -> None:
         now_ms = rooms.clock.wall_ms()
         for log in logs.logs:
@@ -58,7 +65,7 @@ def schedule_jobs(scheduler: Scheduler, rooms: Rooms, server: Server) -> None:
         logs.checkpoint_recovery_points,
         threaded=True,
     )
-    scheduler.every("descriptors", RELEASE_INTERVAL_MS, logs.disk.held.release_surplus)
+    scheduler.every("descriptors", RELEASE_INTERVAL_MS, release_descriptors)
     scheduler.every("waypoints", WAYPOINT_INTERVAL_MS, partial(keep_waypoints, logs), delay_ms=0)
     scheduler.every("replica-moves", MOVES_INTERVAL_MS, rooms.moves.run)
     scheduler.every(

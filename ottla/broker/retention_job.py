@@ -7,33 +7,45 @@ their files costs the loop little by little, to unlink them costs it nothing.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from ottla.broker.handlers.context import Rooms
+from ottla.broker.log.log import Log
+from ottla.broker.scheduler import in_worker
 
 LOGS_AT_ONCE = 32
 """Logs looked at in one turn of the loop; a look costs some 20 us."""
 
 
 async def apply_retention(rooms: Rooms) -> None:
-    """Deletes what the rules doom; the files go file.delete.delay.ms later."""
+    """Deletes what the rules doom; the files go file.delete.delay.ms later.
+
+    Where a log loses all that it has, a new segment begins, and the last goes when it is synced.
+    """
     logs = rooms.logs
-    await asyncio.get_running_loop().run_in_executor(None, logs.checkpoint_recovery_points)
+    await in_worker(logs.checkpoint_recovery_points)
     for number, log in enumerate(logs.logs):
-        while logs.delete_some_segments(log):
-            await asyncio.sleep(0)
+        await _delete_segments(rooms, log)
         if number % LOGS_AT_ONCE == 0:
             await asyncio.sleep(0)
+
+
+async def _delete_segments(rooms: Rooms, log: Log) -> None:
+    while rooms.logs.delete_some_segments(log):
+        await asyncio.sleep(0)
+    rooms.replicas.reconsider(log.topic, log.partition)
 
 
 async def remove_deleted(rooms: Rooms) -> None:
     """Removes the files of deleted partitions and segments whose delay is over."""
     logs = rooms.logs
-    loop = asyncio.get_running_loop()
+    for log in logs.take_held_back():
+        await _delete_segments(rooms, log)
     partitions = 0
-    for removal in logs.due_removals():
-        await loop.run_in_executor(None, logs.remove, removal)
+    for removal in logs.deletions.due_directories():
+        await in_worker(partial(logs.deletions.remove_directory, removal))
         partitions += 1
     if partitions:
         rooms.events.info("partitions_removed", count=partitions)
-    for log, segments in logs.due_segments():
-        await loop.run_in_executor(None, logs.remove_segments, log, segments)
+    for log, segments in logs.deletions.due_segments(logs.logs, rooms.clock.wall_ms()):
+        await in_worker(partial(logs.deletions.remove_segments, log, segments))

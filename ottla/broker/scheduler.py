@@ -13,9 +13,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
+T = TypeVar("T")
 Job = Callable[[], Awaitable[None] | None]
 Supervisor = Callable[[str, BaseException], None]
+
+
+async def in_worker(work: Callable[[], T]) -> T:
+    """Runs what blocks in a worker thread. A job that is cancelled meanwhile ends when the thread
+    is through, so that a stop takes away nothing that is still in use."""
+    running = asyncio.get_running_loop().run_in_executor(None, work)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.gather(running, return_exceptions=True)
+        raise
 
 
 @dataclass(slots=True, eq=False)

@@ -7,6 +7,7 @@ from functools import partial
 
 from ottla.broker.handlers.context import Rooms
 from ottla.broker.log.scrub import BATCH_COST_BYTES
+from ottla.broker.scheduler import in_worker
 
 TURN_MS = 50
 """Short turns: at the default rate one is 512 KiB or 128 batches, about a millisecond of Python."""
@@ -27,10 +28,10 @@ async def scrub_a_while(rooms: Rooms, run_ms: int) -> None:
         if work is None:
             return
         budget = max(config.ottla_scrub_bytes_per_second * TURN_MS // 1000, BATCH_COST_BYTES)
-        read = await loop.run_in_executor(None, work.read, budget)
+        read = await in_worker(partial(work.read, budget))
         if scrubber.finish(work, read):
             path = logs.dir_of(work.log)
             keep = partial(logs.keep_damaged_ranges, path, logs.damaged_ranges(path))
-            await loop.run_in_executor(None, keep)
+            await in_worker(keep)
         # The pace, not a wait for anybody.
         await asyncio.sleep(max(0.0, TURN_MS / 1000 - (loop.time() - started_s)))

@@ -17,7 +17,7 @@ import click
 
 from ottla.broker.broker import Broker
 from ottla.broker.faults import EXIT_STATUS, StorageLost
-from ottla.broker.log.directories import LogDirError
+from ottla.broker.log.directories import LogDirError, UnusableLogDir
 from ottla.broker.metadata.records import MetadataError
 from ottla.broker.ports import Events
 from ottla.broker.quorum.raft import QuorumError
@@ -29,6 +29,9 @@ from ottla.protocol.errors import KafkaError
 EX_UNAVAILABLE = 69
 EX_SOFTWARE = 70
 """sysexits.h: a broken invariant of ours ended the broker."""
+EX_CONFIG = 78
+"""sysexits.h: the same start again would fail again; packaging/ottla.service tries none."""
+SOUND_DIRS = "Give log.dirs directories on a sound disk that this user may write to."
 RELAXED_AT = LONG_MAX
 WAYS_OUT = {
     errno.EADDRINUSE: "Free the port, or choose another: listeners=PLAINTEXT://localhost:9192.",
@@ -85,8 +88,9 @@ def _run(loaded: Loaded) -> int:
 
         return uvloop.run(_serve(loaded))
     except StorageLost as error:
-        way_out = "Give log.dirs directories on a sound disk that this user may write to."
-        return _refuse(f"{error}. {way_out}", EXIT_STATUS)
+        return _refuse(f"{error}. {SOUND_DIRS}", EXIT_STATUS)
+    except UnusableLogDir as error:
+        return _refuse(f"{error} {SOUND_DIRS}", EX_CONFIG)
     except (LogDirError, QuorumError, MetadataError) as error:
         return _refuse(str(error), EX_UNAVAILABLE)
     except OSError as error:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 
 from ottla.broker.faults import Call
 from ottla.broker.log import waypoint_keeper
 from ottla.broker.log.log import Log
 from ottla.broker.log.manager import LogManager
 from ottla.broker.log.waypoints import WaypointTicket
+from ottla.broker.scheduler import in_worker
 
 
 async def keep_waypoints(logs: LogManager) -> None:
     """Writes the waypoints that are due, in a worker, and names those that are synced."""
-    loop = asyncio.get_running_loop()
     begun: list[tuple[Log, WaypointTicket]] = []
     for log in waypoint_keeper.due_logs(logs.logs):
         try:
@@ -25,7 +25,7 @@ async def keep_waypoints(logs: LogManager) -> None:
             begun.append((log, ticket))
     if begun:
         try:
-            failed = await loop.run_in_executor(None, waypoint_keeper.write_all, begun)
+            failed = await in_worker(partial(waypoint_keeper.write_all, begun))
         finally:
             for log, ticket in begun:
                 log.waypoints.finish(ticket)
@@ -34,7 +34,7 @@ async def keep_waypoints(logs: LogManager) -> None:
     synced = [log for log in logs.logs if log.waypoints.is_nameable(log.durable_end)]
     if not synced:
         return
-    await loop.run_in_executor(None, logs.checkpoint_recovery_points)
+    await in_worker(logs.checkpoint_recovery_points)
     for log in synced:
         if logs.get(log.topic, log.partition) is log:  # it may have been deleted meanwhile
             try:

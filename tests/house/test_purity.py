@@ -45,7 +45,7 @@ PURE = {
 SHELLS = {
     # Log dirs are opened by several threads at once, and written by the flusher's.
     "ottla/broker/log/loading.py",
-    "ottla/broker/log/manager.py",
+    "ottla/broker/log/log_dir.py",
     "ottla/broker/log/partition_dir.py",
     "ottla/broker/coordinator/group/coordinator.py",
     "ottla/broker/coordinator/loading.py",

@@ -141,8 +141,8 @@ def delete_and_create_again(world: World) -> None:
     world.create(BRIEF, SECOND_BRIEF_ID)
     world.send(BRIEF, records=1, producer_id=1)
     world.clock.advance(2000)
-    for removal in world.manager.due_removals():
-        world.manager.remove(removal)
+    for removal in world.manager.deletions.due_directories():
+        world.manager.deletions.remove_directory(removal)
     world.append(BRIEF, records=1)
 
 

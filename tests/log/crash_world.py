@@ -159,8 +159,10 @@ class World:
         self.manager.checkpoint_recovery_points()
         for log in self.manager.logs:
             assert not self.manager.delete_some_segments(log)
-        for log, segments in self.manager.due_segments():
-            self.manager.remove_segments(log, segments)
+        for log, segments in self.manager.deletions.due_segments(
+            self.manager.logs, self.clock.wall_ms()
+        ):
+            self.manager.deletions.remove_segments(log, segments)
 
     def give_up_sealed_segments(self) -> None:
         for key, promised in self.promises.items():

@@ -1,13 +1,15 @@
 """Random operations on a log beside a model of it that is a list of batches.
 
-The model knows what was appended, what was synced, and what a reader must get. Everything is drawn
-from one seed; a step that goes wrong names the call that repeats it.
+The model knows what was appended, what was synced, and what a reader must get. Each step draws from
+a seed of its own, so that a run without some of its steps does in the others what it did before: a
+failure can be shrunk. `random_ops.py` is the command; `faulty_model.py` adds a disk that fails.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from ottla.broker.log.log import UPPER_HIGH_WATERMARK, UPPER_LAST_STABLE, UPPER_LOG_END, Log
@@ -43,16 +45,48 @@ class Stored:
 class LogModel:
     """One log, its model, and the operations on both."""
 
-    def __init__(self, seed: int, config: LogConfig | None = None) -> None:
-        self.rng = random.Random(seed)
-        self.config = config or replace(
-            SMALL,
-            flush_messages=self.rng.choice((1, 1, 4, 2**63 - 1)),
-            segment_bytes=self.rng.choice((600, 1000, 3000)),
-            index_interval_bytes=self.rng.choice((1, 100, 400)),
-        )
+    def __init__(self, seed: int | str, config: LogConfig | None = None) -> None:
+        self.seed = seed
+        self.rng = random.Random(f"{seed} config")
+        self.config = config or self._draw_config()
         self.crashes = 0
+        self.step = 0
+        # Whether nobody has meddled with an index file: then none may ever be made anew.
+        self.indexes_sound = True
         self._begin_anew()
+
+    def _draw_config(self) -> LogConfig:
+        choice = self.rng.choice
+        return replace(
+            SMALL,
+            flush_messages=choice((1, 1, 4, 2**63 - 1)),
+            segment_bytes=choice((600, 1000, 3000, 20_000, 500_000)),
+            index_interval_bytes=choice((1, 100, 400)),
+            segment_index_bytes=choice((120, 240, 240, 60_000)),
+            segment_ms=choice((200, SMALL.segment_ms, SMALL.segment_ms)),
+            segment_jitter_ms=choice((0, 0, 100)),
+            preallocate=choice((False, False, True)),
+        )
+
+    @property
+    def operations(self) -> list[tuple[int, Callable[[], None]]]:
+        """What a step may be, with the weights by which it is drawn."""
+        return [
+            (40, self.append),
+            (8, self.repeat),
+            (10, self.transact),
+            (12, self.flush),
+            (12, self.read),
+            (6, self.look_up),
+            (4, self.note_checkpoint),
+            (3, self.stop_and_start),
+            (4, self.crash),
+            (3, self.truncate),
+            (2, self.delete_records),
+            (2, self.delete_segments),
+            (3, self.damage_index),
+            (2, self.lead_anew),
+        ]
 
     def _begin_anew(self) -> None:
         self.disk = new_disk()
@@ -69,31 +103,18 @@ class LogModel:
         self.timestamp = NOW
         self.log = self._open(clean=True)
 
-    def run(self, steps: int) -> None:
-        operations: list[tuple[int, Callable[[], None]]] = [
-            (40, self.append),
-            (8, self.repeat),
-            (10, self.transact),
-            (12, self.flush),
-            (12, self.read),
-            (6, self.look_up),
-            (4, self.note_checkpoint),
-            (3, self.stop_and_start),
-            (4, self.crash),
-            (3, self.truncate),
-            (2, self.delete_records),
-            (2, self.delete_segments),
-            (3, self.damage_index),
-            (2, self.lead_anew),
-        ]
-        for step in range(steps):
-            weights = [weight for weight, _ in operations]
+    def run(self, steps: Iterable[int]) -> None:
+        """Does the steps of these numbers; an error notes its step."""
+        operations = self.operations
+        weights = [weight for weight, _ in operations]
+        for self.step in steps:
+            self.rng = random.Random(f"{self.seed} {self.step}")
             _, operation = self.rng.choices(operations, weights)[0]
             try:
                 operation()
                 self.check()
             except BaseException as error:
-                error.add_note(f"step {step}: {operation.__name__}, {self.log!r}")
+                error.add_note(f"step {self.step}: {operation.__name__}, {self.log!r}")
                 raise
 
     # operations
@@ -267,6 +288,7 @@ class LogModel:
 
     def damage_index(self) -> None:
         """An index is a hint: a bad one changes no answer. Only at a stop, for maps are private."""
+        self.indexes_sound = False
         self.log.close()
         for segment in self.log.segments:
             suffix = self.rng.choice((INDEX_SUFFIX, TIME_INDEX_SUFFIX))
@@ -304,12 +326,14 @@ class LogModel:
         end = self.batches[-1].last_offset + 1 if self.batches else log.log_end_offset
         assert log.log_end_offset == end
         reach = log.durable_end + self.config.flush_messages
-        ends = [log.durable_end, end, *(one.last_offset + 1 for one in self.written)]
-        assert log.visible_end == max(one for one in ends if one < reach), ends
+        below = bisect_left(self.written, reach, key=lambda one: one.last_offset + 1)
+        reached = self.written[below - 1].last_offset + 1 if below else 0
+        assert log.visible_end == max(log.durable_end, reached, end if end < reach else 0)
         opened = [first for first in self.open.values() if first < log.high_watermark]
         if opened:
             assert log.last_stable_offset <= max(min(opened), self.start)
         assert log.size_bytes == sum(segment.size for segment in log.segments)
+        assert not self.indexes_sound or "index_rebuilt" not in self.events.names
         if self.rng.random() < 0.1:
             self.check_all()
 
@@ -389,7 +413,7 @@ class LogModel:
         )
         self.batches.append(stored)
         self.written.append(stored)
-        self._fold()
+        self._take(stored)
 
     def _cut(self, end: int) -> None:
         self.batches = [one for one in self.batches if one.last_offset < end]
@@ -401,14 +425,17 @@ class LogModel:
         self.sequences.clear()
         self.open.clear()
         for one in self.written:
-            if one.producer_id < 0:
-                continue
-            if one.marker is not None:
-                self.open.pop(one.producer_id, None)
-                continue
-            self.sequences[one.producer_id] = one.sequence + one.last_offset - one.base_offset + 1
-            if one.transactional:
-                self.open.setdefault(one.producer_id, one.base_offset)
+            self._take(one)
+
+    def _take(self, one: Stored) -> None:
+        if one.producer_id < 0:
+            return
+        if one.marker is not None:
+            self.open.pop(one.producer_id, None)
+            return
+        self.sequences[one.producer_id] = one.sequence + one.last_offset - one.base_offset + 1
+        if one.transactional:
+            self.open.setdefault(one.producer_id, one.base_offset)
 
     def _known_batches(self, producer_id: int) -> list[Stored]:
         """Its last five batches; a snapshot and retention may leave only the last of them."""

@@ -6,6 +6,7 @@ import resource
 from pathlib import Path
 
 from ottla.broker.log.log import UPPER_LOG_END, Log
+from ottla.broker.log.segments import OPEN_SEALED_MAX
 from ottla.broker.posix import PosixDisk, held_descriptors_max
 from ottla.testing.disk import SimDisk
 from tests.log.logs import SMALL, append, flush, offsets, open_log
@@ -76,6 +77,38 @@ def test_what_is_unsynced_or_being_sent_survives() -> None:
     assert offsets(log) == [0, 1]
 
 
+def test_a_file_with_unsynced_pages_stays_open() -> None:
+    """The kernel may forget what it could not write once the last descriptor is closed."""
+    disk = SimDisk()
+    disk.held_max = 0
+    logs = many(disk, 3)
+    for log in logs:
+        append(log)
+    flush(logs[1])
+    assert disk.held.release_surplus() == 2
+    assert holders(logs) == [0, 2]
+    flush(logs[0])
+    flush(logs[2])
+    assert disk.held.release_surplus() == 0
+
+    assert holders(logs) == []
+
+
+def test_a_sealed_segment_stays_open_until_it_is_synced() -> None:
+    disk = SimDisk()
+    (log,) = many(disk, 1)
+    while len(log.segments) < OPEN_SEALED_MAX + 4:
+        append(log)
+    sealed = log.segments[:-1]
+    assert all(segment.file is not None for segment in sealed)
+    flush(log)
+    while log.segments[-2] is sealed[-1]:
+        append(log)
+
+    assert sum(segment.file is not None for segment in sealed) == OPEN_SEALED_MAX - 1
+    assert offsets(log) == list(range(log.visible_end))
+
+
 def test_sealed_segments_count_too_and_a_closed_log_holds_nothing() -> None:
     disk = SimDisk()
     logs = many(disk, 3)
@@ -104,6 +137,7 @@ def test_the_limit_follows_that_of_the_process(tmp_path: Path) -> None:
         disk.make_dir(path)
         logs.append(open_log(disk, directory=path))
         append(logs[-1])
+        flush(logs[-1])
     in_use = len(list(Path("/proc/self/fd").iterdir()))
     resource.setrlimit(resource.RLIMIT_NOFILE, (20, hard))
     try:

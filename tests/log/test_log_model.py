@@ -11,7 +11,7 @@ from tests.log.log_model import LogModel
 def test_random_operations(seed: int) -> None:
     model = LogModel(seed)
     try:
-        model.run(150)
+        model.run(range(150))
         model.check_all()
     except BaseException as error:
         error.add_note(f"reproduce: pytest tests/log/test_log_model.py -k 'operations[{seed}]'")

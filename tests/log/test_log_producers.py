@@ -139,6 +139,8 @@ def test_producers_outlive_their_records() -> None:
         produce(log, sequence)
     flush(log)
     log.delete_old_segments(NOW)
+    flush(log)
+    log.delete_old_segments(NOW)
     assert read_all(log) == b""
     log.close()
     log = open_log(disk, config, log_start_offset=5)

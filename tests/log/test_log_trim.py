@@ -162,7 +162,17 @@ def test_old_records_go_by_their_own_time() -> None:
 
 
 def test_when_all_is_old_an_empty_segment_stays() -> None:
+    """The last of the old ones goes when the new one, and the producers there, are synced."""
     log = filled(new_disk(), config=replace(SMALL, retention_ms=1000))
+    last = bases(log)[-1]
+    log.delete_old_segments(NOW + 10**6)
+    assert bases(log) == [last, 40]
+    assert log.segments.awaits_sync
+    ticket = log.begin_flush()
+    assert ticket is not None
+    assert log.delete_old_segments(NOW + 10**6) == []
+    ticket.sync()
+    log.finish_flush(ticket)
     log.delete_old_segments(NOW + 10**6)
 
     assert bases(log) == [40]
@@ -182,6 +192,8 @@ def test_on_a_full_disk_all_but_the_last_segment_go() -> None:
     assert log.delete_old_segments(NOW + 10**6) == []
     disk.free = 1 << 20
     log.delete_old_segments(NOW + 10**6)
+    flush(log)
+    log.delete_old_segments(NOW + 10**6)
 
     assert bases(log) == [40]
 
@@ -197,6 +209,8 @@ def test_a_segment_whose_times_cannot_be_read_is_no_failed_write() -> None:
         log.delete_old_segments(NOW + 10**6)
     assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert bases(log) == found
+    log.delete_old_segments(NOW + 10**6)
+    flush(log)
     log.delete_old_segments(NOW + 10**6)
 
     assert bases(log) == [40]

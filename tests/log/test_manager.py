@@ -7,7 +7,7 @@ import pytest
 
 from ottla.broker.faults import StorageLost
 from ottla.broker.log import checkpoints
-from ottla.broker.log.directories import LogDirError
+from ottla.broker.log.directories import LogDirError, UnusableLogDir
 from ottla.broker.log.log import Log
 from ottla.broker.log.manager import LogManager
 from ottla.config.types import LogConfig
@@ -235,12 +235,12 @@ def test_a_deleted_partition_goes_after_its_delay() -> None:
     (aside,) = [name for name in kit.disk.list("/data") if name.endswith("-delete")]
     assert aside.startswith("t-0.")
     kit.clock.advance(999)
-    for removal in manager.due_removals():
-        manager.remove(removal)
+    for removal in manager.deletions.due_directories():
+        manager.deletions.remove_directory(removal)
     assert kit.disk.exists(f"/data/{aside}")
     kit.clock.advance(1)
-    for removal in manager.due_removals():
-        manager.remove(removal)
+    for removal in manager.deletions.due_directories():
+        manager.deletions.remove_directory(removal)
 
     assert not kit.disk.exists(f"/data/{aside}")
 
@@ -253,8 +253,8 @@ def test_what_was_deleted_before_a_stop_goes_after_the_next_start() -> None:
     manager.shutdown(1)
 
     again = kit.started()
-    for removal in again.due_removals():
-        again.remove(removal)
+    for removal in again.deletions.due_directories():
+        again.deletions.remove_directory(removal)
     assert again.logs == []
     assert not [name for name in kit.disk.list("/data") if name.startswith("t-")]
 
@@ -379,12 +379,25 @@ def test_losing_the_metadata_dir_ends_the_start() -> None:
         kit.started()
 
 
-def test_a_dir_that_cannot_be_made_ends_the_start() -> None:
+def test_a_dir_that_cannot_be_made_ends_the_start_and_is_told_once() -> None:
     kit = Kit()
     kit.disk.inject("make_dir", errno.EACCES)
-
-    with pytest.raises(StorageLost, match=r"/data .*Permission denied"):
+    with pytest.raises(
+        UnusableLogDir, match=r"The log dir /data cannot be used: Permission denied"
+    ):
         kit.started()
+
+    assert kit.events.names == []
+
+
+def test_one_dir_of_two_that_cannot_be_locked_is_offline() -> None:
+    kit = Kit("/a", "/b")
+    kit.started().shutdown(1)
+    kit.disk.inject("open", errno.ENOSPC, path="/b/.lock")
+    manager = kit.started()
+
+    assert list(manager.offline_dirs) == ["/b"]
+    assert list(manager.directory_ids) == ["/a"]
 
 
 def test_one_unreadable_partition_does_not_stop_the_others() -> None:

@@ -212,6 +212,15 @@ class Runner(Generic[S]):
         self._scheduled = False
         if self.closed or not self._records or self._append is not None:
             return
+        # Its log may be on its way to another log dir: then all appends wait in their order.
+        self._scheduled = self._coordinator.replicas.in_turn(self.partition, self._append_now)
+        if not self._scheduled:
+            self._append_now()
+
+    def _append_now(self) -> None:
+        self._scheduled = False
+        if self.closed or not self._records or self._append is not None:
+            return
         records, self._records = self._records, []
         part = _Append(self._answers)
         self._answers = []

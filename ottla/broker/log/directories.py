@@ -33,6 +33,11 @@ class LogDirError(Exception):
     """A log dir that this broker must not use; the text is a sentence for whoever started it."""
 
 
+class UnusableLogDir(LogDirError):
+    """A log dir that cannot be made, locked or read, and without which there is no broker: another
+    start with the same settings would say the same."""
+
+
 class Kind(Enum):
     PARTITION = ""
     DELETED = "-delete"

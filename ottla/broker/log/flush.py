@@ -15,12 +15,14 @@ second sync would say yes and mean nothing: the ticket keeps the error, and its 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from ottla.broker.log.checkpoints import LEADER_EPOCH_FILE
 from ottla.broker.log.partition_dir import PartitionDir
 from ottla.broker.ports import File
+from ottla.config.types import LogConfig
 
 FULL_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT})
 # With these the disk said no without harm; it may say yes to the next one.
@@ -73,3 +75,45 @@ class FlushTicket:
         except OSError as error:
             if error.errno not in FULL_DISK_ERRORS:
                 raise
+
+
+class Flushable(Protocol):
+    """What flush.ms asks of a log."""
+
+    durable_end: int
+    log_end_offset: int
+
+    @property
+    def config(self) -> LogConfig: ...
+
+
+L = TypeVar("L", bound=Flushable)
+
+
+class UnsyncedTimes(Generic[L]):
+    """Since when which log has something unsynced, as far as the times of the looks can tell."""
+
+    def __init__(self) -> None:
+        # Log -> its durable end when it was first seen unsynced, and when that was.
+        self._seen: dict[L, tuple[int, int]] = {}
+
+    def __repr__(self) -> str:
+        return f"<UnsyncedTimes {self._seen}>"
+
+    def due(self, logs: Iterable[L], now_ms: int) -> list[L]:
+        """The logs unsynced for flush.ms, of all that there are; `now_ms` is monotonic."""
+        seen, self._seen = self._seen, {}
+        due: list[L] = []
+        for log in logs:
+            if log.durable_end == log.log_end_offset:
+                continue
+            durable_end, since_ms = seen.get(log, (-1, 0))
+            if durable_end != log.durable_end:
+                since_ms = now_ms  # synced since the last look: what is unsynced now is younger
+            self._seen[log] = (log.durable_end, since_ms)
+            if now_ms - since_ms >= log.config.flush_ms:
+                due.append(log)
+        return due
+
+    def forget(self, log: L) -> None:
+        self._seen.pop(log, None)

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from ottla.broker.faults import Call, DiskFaults
 from ottla.broker.log import checkpoints
 from ottla.broker.log.checkpoints import TopicPartition
 from ottla.broker.log.directories import (
@@ -98,6 +99,38 @@ def survey(disk: Disk, log_dir: str, events: Events) -> Survey:
             case Kind.STRAY:
                 events.warning("partition_left_aside", dir=log_dir, name=name)
     return found
+
+
+def survey_all(
+    disk: Disk,
+    log_dirs: Sequence[str],
+    *,
+    topic_id_of: TopicIdOf | None,
+    rng: Rng,
+    events: Events,
+    faults: DiskFaults,
+) -> list[Survey]:
+    """What lies in each log dir that can be read, without what `topic_id_of` shows to be old.
+
+    `faults` hears of the dirs that cannot.
+    """
+    surveys: list[Survey] = []
+    for log_dir in log_dirs:
+        try:
+            surveys.append(survey(disk, log_dir, events))
+        except OSError as error:
+            # Not a bad range but a dir of which nothing is known.
+            faults.failed(log_dir, Call.WRITE, error)
+    doubled = doubled_partitions(surveys)
+    if topic_id_of is None or not doubled:
+        return surveys
+    for found in list(surveys):
+        try:
+            set_doubles_aside(disk, found, doubled, topic_id_of=topic_id_of, rng=rng, events=events)
+        except OSError as error:
+            faults.failed(found.log_dir, Call.SYNC, error)
+            surveys.remove(found)
+    return surveys
 
 
 def set_doubles_aside(

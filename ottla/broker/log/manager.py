@@ -16,46 +16,39 @@ raises StorageLost if there is nothing left to serve.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 
 from ottla.broker.faults import Call, DiskFaults
 from ottla.broker.log import checkpoints
-from ottla.broker.log.checkpoints import MetaProperties, TopicPartition
+from ottla.broker.log.checkpoints import TopicPartition
+from ottla.broker.log.deletions import Deletions
 from ottla.broker.log.directories import (
-    LOCK_FILE,
     Kind,
     LogDirError,
+    UnusableLogDir,
     aside_name,
-    identify,
-    make_log_dir,
-    new_directory_id,
     partition_name,
 )
+from ottla.broker.log.flush import UnsyncedTimes
 from ottla.broker.log.loading import (
     CHECKPOINT_FILES,
     ConfigOf,
     FoundCopy,
     Opened,
-    Rows,
     Survey,
     TopicIdOf,
     check_unique,
-    doubled_partitions,
     open_logs,
-    set_doubles_aside,
-    survey,
+    survey_all,
 )
 from ottla.broker.log.log import Log
+from ottla.broker.log.log_dir import LogDir, identify_all
 from ottla.broker.log.moving import finish_exchanges
-from ottla.broker.log.quarantine import Ranges, read_ranges, write_ranges
-from ottla.broker.log.rearranging import Creation, Departure, Rearrangement, Removal
-from ottla.broker.log.scrub import Scrubber, restore
-from ottla.broker.log.segment import Segment
-from ottla.broker.ports import Clock, Disk, Events, File, Rng
+from ottla.broker.log.quarantine import Ranges
+from ottla.broker.log.rearranging import Creation, Departure, Rearrangement
+from ottla.broker.log.scrub import Scrubber
+from ottla.broker.ports import Clock, Disk, Events, Rng
 from ottla.config.types import LogConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.wire import ZERO_UUID
@@ -65,27 +58,6 @@ SEGMENTS_AT_ONCE = 16
 
 # Kafka's num.recovery.threads.per.data.dir.
 DEFAULT_RECOVERY_THREADS = 2
-
-
-@dataclass(slots=True)
-class _LogDir:
-    """What is known of one log dir."""
-
-    path: str
-    lock: File | None = None
-    meta: MetaProperties | None = None
-    clean: bool = False
-    logs: dict[TopicPartition, Log] = field(default_factory=dict)
-    # Logs of other dirs whose copies are about to take a name here.
-    coming: dict[TopicPartition, Log] = field(default_factory=dict)
-    # Partitions that a worker is about to make.
-    planned: int = 0
-    # False once a log in it could not be loaded or closed: then nobody may mark it clean.
-    sound: bool = True
-    # The rows that each checkpoint file holds now, so that an unchanged one is not written again.
-    rows: dict[str, Rows] = field(default_factory=dict)
-    # Checkpoints are written by worker threads, and two writers would share one temporary file.
-    writing: threading.Lock = field(default_factory=threading.Lock)
 
 
 class LogManager:
@@ -119,9 +91,8 @@ class LogManager:
         self.cluster_id = cluster_id
         self._new_cluster_id = new_cluster_id
         self.previous_broker_epoch = -1
-        self.faults = DiskFaults(
-            self.dirs, metadata_dir=metadata_dir or self.dirs[0], events=events
-        )
+        self._metadata_dir = metadata_dir or self.dirs[0]
+        self.faults = DiskFaults(self.dirs, metadata_dir=self._metadata_dir, events=events)
         self.faults.on_offline(self._take_offline)
         # Partitions that are here but cannot be served, and why: their clients get error 56.
         self.offline_partitions: dict[TopicPartition, str] = {}
@@ -130,9 +101,11 @@ class LogManager:
         self._rng = rng
         self._default_config = default_config
         self._recovery_threads = recovery_threads
-        self._log_dirs = {path: _LogDir(path) for path in self.dirs}
+        self._log_dirs = {path: LogDir(disk, path) for path in self.dirs}
         self._logs: dict[TopicPartition, Log] = {}
-        self._removals: list[Removal] = []
+        self.deletions = Deletions(
+            disk, clock=clock, faults=self.faults, post_error=lambda tell: self.post_error(tell)
+        )
         # What `load` has found of moves between log dirs; whoever carries them on takes it.
         self.found_copies: list[FoundCopy] = []
         # How a worker thread hands an error to the loop: the shell sets call_soon_threadsafe.
@@ -141,13 +114,13 @@ class LogManager:
         self.scrubber = Scrubber(
             disk, list_logs=lambda: self.logs, find_log=self.get, events=events, rng=rng
         )
-        # Log -> its durable end when it was first seen unsynced, and when that was.
-        self._unsynced: dict[Log, tuple[int, int]] = {}
+        self._held_back: dict[Log, None] = {}
+        self._unsynced: UnsyncedTimes[Log] = UnsyncedTimes()
 
     def __repr__(self) -> str:
         return (
             f"<LogManager node={self.node_id} logs={len(self._logs)} dirs={len(self.dirs)}"
-            f" offline={list(self.offline_dirs)} to_remove={len(self._removals)}>"
+            f" offline={list(self.offline_dirs)} to_remove={len(self.deletions)}>"
         )
 
     @property
@@ -175,52 +148,50 @@ class LogManager:
         """The log dir that holds it."""
         return checkpoints.parent_of(log.directory)
 
-    def lock(self) -> None:
+    def _lock(self) -> dict[str, OSError]:
         """Makes the log dirs where they are missing and keeps every other broker out of them.
 
-        Raises LogDirError, which names the holder, if one of them is in use, and StorageLost if
-        none can be made.
+        Raises LogDirError, which names the holder, if one of them is in use.
         """
-        for log_dir in self._online():
-            if log_dir.lock is not None:
-                continue
+        failures: dict[str, OSError] = {}
+        for log_dir in self._log_dirs.values():
             try:
-                make_log_dir(self.disk, log_dir.path)
-                log_dir.lock = self.disk.lock(f"{log_dir.path}/{LOCK_FILE}")
-            except BlockingIOError as error:
+                log_dir.take()
+            except LogDirError:
                 self.unlock()
-                raise LogDirError(
-                    f"The log dir {log_dir.path} is in use by {error.strerror}: two brokers"
-                    " cannot share one. Stop that one, or give this one another log.dirs."
-                ) from error
+                raise
             except OSError as error:
-                self.faults.failed(log_dir.path, Call.WRITE, error)
-        if self.faults.lost is not None:
-            raise self.faults.lost
+                failures[log_dir.path] = error
+        return failures
 
     def unlock(self) -> None:
         for log_dir in self._log_dirs.values():
-            if log_dir.lock is not None:
-                log_dir.lock.close()
-                log_dir.lock = None
+            log_dir.give_back()
 
     def prepare(self) -> None:
         """Locks the dirs and learns, or writes, whose they are; `load` does it if nobody did.
 
-        For what must stand before the logs are opened: the metadata, in one of these dirs.
+        For what must stand before the logs are opened: the metadata, in one of these dirs. Raises
+        LogDirError, or UnusableLogDir where the broker cannot do without a dir.
         """
         if self._prepared:
             return
-        self.lock()
-        for write_missing in (False, True):  # a new dir joins the cluster that the others name
-            for log_dir in self._online():
-                try:
-                    self._identify(log_dir, write_missing=write_missing)
-                except OSError as error:
-                    self.faults.failed(log_dir.path, Call.WRITE, error)
-        self._check_directory_ids()
-        if self.faults.lost is not None:
-            raise self.faults.lost
+        failures = self._lock()
+        self.cluster_id = identify_all(
+            list(self._log_dirs.values()),
+            node_id=self.node_id,
+            cluster_id=self.cluster_id,
+            new_cluster_id=self._new_cluster_id,
+            rng=self._rng,
+            now_ms=self._clock.wall_ms(),
+            failures=failures,
+        )
+        for path, failure in failures.items():
+            if path == self._metadata_dir or len(failures) == len(self.dirs):
+                raise UnusableLogDir(f"The log dir {path} cannot be used: {failure.strerror}.")
+        for path, failure in failures.items():
+            # Whatever it was: nobody has locked the dir, or knows whose it is.
+            self.faults.failed(path, Call.SYNC, failure)
         self._prepared = True
 
     def load(
@@ -233,15 +204,14 @@ class LogManager:
         """
         started_ms = self._clock.monotonic_ms()
         self.prepare()
-        surveys: list[Survey] = []
-        for log_dir in self._online():
-            try:
-                surveys.append(survey(self.disk, log_dir.path, self._events))
-            except OSError as error:
-                # Not a bad range but a dir of which nothing is known.
-                self.faults.failed(log_dir.path, Call.WRITE, error)
-        if topic_id_of is not None:
-            self._set_doubles_aside(surveys, topic_id_of)
+        surveys = survey_all(
+            self.disk,
+            [one.path for one in self._online()],
+            topic_id_of=topic_id_of,
+            rng=self._rng,
+            events=self._events,
+            faults=self.faults,
+        )
         try:
             finish_exchanges(self.disk, surveys, rng=self._rng, events=self._events)
         except OSError as error:
@@ -341,13 +311,11 @@ class LogManager:
         """Takes up what `perform` has done; returns the new logs. `faults` hears what failed."""
         for path, (call, error) in work.failures.items():
             self.faults.failed(path, call, error)
-        now_ms = self._clock.monotonic_ms()
         for gone in work.departures:
             if gone.log_dir in work.failures:
                 continue
             if gone.kind is Kind.DELETED:
-                due_ms = now_ms + gone.log.config.file_delete_delay_ms
-                self._removals.append(Removal(due_ms, gone.log_dir, gone.new_path, gone.log))
+                self.deletions.add(gone.log_dir, gone.new_path, gone.log)
             else:
                 self._events.warning("stray_partition_kept", path=gone.new_path)
                 gone.log.close(clean=False)
@@ -384,7 +352,7 @@ class LogManager:
     def withdraw(self, log: Log) -> None:
         """No job is to touch a log that is being exchanged."""
         del self._logs[log.topic, log.partition]
-        self._unsynced.pop(log, None)
+        self._unsynced.forget(log)
 
     def reinstate(self, log: Log) -> None:
         """The exchange came to nothing."""
@@ -399,10 +367,7 @@ class LogManager:
 
         For a worker. Raises OSError.
         """
-        log_dir = self._log_dirs[path]
-        log_dir.coming[log.topic, log.partition] = log
-        for name in CHECKPOINT_FILES:
-            self._write_rows(log_dir, name)
+        self._log_dirs[path].expect(log)
 
     def exchange(self, old: Log, new: Log) -> str:
         """Serves `new` in place of `old`; the path to which the directory of `old` is to go."""
@@ -414,28 +379,16 @@ class LogManager:
         self.offline_partitions.pop(key, None)  # where the old dir has failed meanwhile
         return f"{self.dir_of(old)}/{aside_name(*key, Kind.DELETED, self._rng)}"
 
-    def remove_later(self, log_dir: str, path: str, log: Log | None) -> None:
-        """The files of a directory that was set aside go when readers of its log are through."""
-        delay_ms = 0 if log is None else log.config.file_delete_delay_ms
-        due_ms = self._clock.monotonic_ms() + delay_ms
-        self._removals.append(Removal(due_ms, log_dir, path, log))
-
     def due_for_flush(self) -> list[Log]:
         """The logs unsynced for flush.ms, as far as the times of these calls can tell."""
-        now_ms = self._clock.monotonic_ms()
-        seen = self._unsynced
-        self._unsynced = {}
-        due: list[Log] = []
-        for log in self._logs.values():
-            if log.durable_end == log.log_end_offset:
-                continue
-            durable_end, since_ms = seen.get(log, (-1, 0))
-            if durable_end != log.durable_end:
-                since_ms = now_ms  # synced since the last look: what is unsynced now is younger
-            self._unsynced[log] = (log.durable_end, since_ms)
-            if now_ms - since_ms >= log.config.flush_ms:
-                due.append(log)
-        return due
+        return self._unsynced.due(self._logs.values(), self._clock.monotonic_ms())
+
+    def longest_unsynced(self, count: int) -> list[Log]:
+        """So many logs that are unsynced, those first that were written to the longest ago."""
+        if not count:
+            return []
+        unsynced = [one for one in self.logs if one.durable_end < one.log_end_offset]
+        return sorted(unsynced, key=lambda one: one.segments.active.last_modified)[:count]
 
     def checkpoint_recovery_points(self) -> None:
         """Whoever truncates a log below its recovery point calls this before appending again."""
@@ -454,10 +407,8 @@ class LogManager:
 
     def keep_damaged_ranges(self, path: str, ranges: Ranges) -> None:
         """Writes them to the log dir's file; may run in a worker."""
-        log_dir = self._log_dirs[path]
         try:
-            with log_dir.writing:
-                write_ranges(self.disk, path, ranges)
+            self._log_dirs[path].write_damaged_ranges(ranges)
         except OSError as error:
             self.post_error(partial(self.faults.failed, path, Call.WRITE, error))
 
@@ -483,50 +434,19 @@ class LogManager:
         except KafkaError as error:  # of one log: those behind it have old segments, too
             self._events.error("retention_failed", partition=partition_name(*key), error=str(error))
             return False
+        if log.segments.awaits_sync:
+            self._held_back[log] = None
         return len(doomed) == SEGMENTS_AT_ONCE
 
-    def due_segments(self) -> list[tuple[Log, list[Segment]]]:
-        """Deleted segments whose delay is over, by log; for `remove_segments`, once."""
-        now_ms = self._clock.wall_ms()
-        due = [(log, log.segments.take_deleted(now_ms)) for log in self._logs.values()]
-        return [(log, segments) for log, segments in due if segments]
-
-    def remove_segments(self, log: Log, segments: list[Segment]) -> None:
-        """Removes their files. May run in a worker."""
-        try:
-            log.segments.remove_deleted(segments)
-        except OSError as error:
-            self.post_error(partial(self.faults.failed, self.dir_of(log), Call.WRITE, error))
-
-    def due_removals(self) -> list[Removal]:
-        """The deleted partitions whose delay is over, their files closed; for `remove`, once."""
-        now_ms = self._clock.monotonic_ms()
-        due = [one for one in self._removals if one.due_ms <= now_ms]
-        self._removals = [one for one in self._removals if one.due_ms > now_ms]
-        due = [one for one in due if one.log_dir not in self.offline_dirs]
-        for removal in due:
-            if removal.log is not None:
-                removal.log.close(clean=False)
-        return due
-
-    def remove(self, removal: Removal) -> None:
-        """Removes the files. May run in a worker: to unlink a large file takes long."""
-        try:
-            if self.disk.exists(removal.path):
-                for name in self.disk.list(removal.path):
-                    with suppress(FileNotFoundError):  # somebody made room by hand
-                        self.disk.remove(f"{removal.path}/{name}")
-                self.disk.remove(removal.path)
-        except OSError as error:
-            self.post_error(partial(self.faults.failed, removal.log_dir, Call.WRITE, error))
-            return
+    def take_held_back(self) -> list[Log]:
+        """The logs of which segments wait for a flush before they go, each once."""
+        held_back, self._held_back = self._held_back, {}
+        return list(held_back)
 
     def shutdown(self, broker_epoch: int) -> None:
         """Closes and syncs every log, and marks each dir clean in which nothing went wrong."""
         self.scrubber.close()
-        for removal in self._removals:
-            if removal.log is not None:
-                removal.log.close(clean=False)
+        self.deletions.close()
         for log_dir in self._online():
             for log in log_dir.logs.values():
                 try:
@@ -558,65 +478,34 @@ class LogManager:
         self._logs.clear()
         self.unlock()
 
-    def _online(self) -> list[_LogDir]:
+    def _online(self) -> list[LogDir]:
         return [one for one in self._log_dirs.values() if one.path not in self.offline_dirs]
 
-    def _emptiest(self) -> _LogDir:
+    def _emptiest(self) -> LogDir:
         online = self._online()
         assert online, "the process has to end when no log dir is left"
         return min(online, key=lambda one: len(one.logs) + one.planned)
-
-    def _identify(self, log_dir: _LogDir, *, write_missing: bool) -> None:
-        meta = identify(self.disk, log_dir.path, node_id=self.node_id, cluster_id=self.cluster_id)
-        if meta is None:
-            if not write_missing:
-                return
-            cluster_id = self.cluster_id or self._new_cluster_id
-            if cluster_id is None:
-                raise LogDirError(f"The log dir {log_dir.path} has not been formatted.")
-            meta = MetaProperties(cluster_id, self.node_id, new_directory_id(self._rng))
-            now_ms = self._clock.wall_ms()
-            checkpoints.write_meta_properties(self.disk, log_dir.path, meta, now_ms=now_ms)
-        log_dir.meta = meta
-        self.cluster_id = meta.cluster_id
-
-    def _check_directory_ids(self) -> None:
-        seen: dict[bytes, str] = {}
-        for path, directory_id in self.directory_ids.items():
-            other = seen.setdefault(directory_id, path)
-            if other != path:
-                raise LogDirError(
-                    f"The log dirs {other} and {path} have the same directory.id: one is a copy"
-                    " of the other. Remove the copy."
-                )
 
     def _adopt(self, found: Survey, opened: Opened) -> None:
         log_dir = self._log_dirs[found.log_dir]
         log_dir.clean = found.clean or not (opened.logs or opened.failed)
         log_dir.rows = found.rows
         self.previous_broker_epoch = max(self.previous_broker_epoch, found.broker_epoch)
-        now_ms = self._clock.monotonic_ms()
         self.found_copies += found.copies
         for path in found.deleted:
-            self._removals.append(Removal(now_ms, found.log_dir, path, None))
+            self.deletions.add(found.log_dir, path, None)
         for log in opened.logs:
             log_dir.logs[log.topic, log.partition] = log
         self._logs.update(log_dir.logs)
-        self._restore_damaged_ranges(log_dir)
+        try:
+            log_dir.restore_damaged_ranges(self._events)
+        except OSError as unread:
+            self.faults.failed(log_dir.path, Call.READ, unread)
         for key, error in opened.failed.items():
             log_dir.sound = False
             self.offline_partitions[key] = str(error)
             self._events.error("log_load_failed", partition=partition_name(*key), error=str(error))
             self.faults.failed(found.log_dir, Call.READ, error)
-
-    def _restore_damaged_ranges(self, log_dir: _LogDir) -> None:
-        try:
-            ranges = read_ranges(self.disk, log_dir.path, self._events)
-            for key, log in log_dir.logs.items():
-                if key in ranges or log.recovery.damaged:
-                    restore(log, ranges.get(key, []))
-        except OSError as error:
-            self.faults.failed(log_dir.path, Call.READ, error)
 
     def _take_offline(self, path: str) -> None:
         log_dir = self._log_dirs[path]
@@ -626,66 +515,21 @@ class LogManager:
             self.offline_partitions[key] = self.offline_dirs[path]
         log_dir.logs.clear()
 
-    def _set_doubles_aside(self, surveys: list[Survey], topic_id_of: TopicIdOf) -> None:
-        doubled = doubled_partitions(surveys)
-        for found in list(surveys) if doubled else ():
-            try:
-                set_doubles_aside(
-                    self.disk,
-                    found,
-                    doubled,
-                    topic_id_of=topic_id_of,
-                    rng=self._rng,
-                    events=self._events,
-                )
-            except OSError as error:
-                self.faults.failed(found.log_dir, Call.SYNC, error)
-                surveys.remove(found)
-
     def _begin_departure(self, work: Rearrangement, log: Log, kind: Kind) -> None:
         log_dir = self.dir_of(log)
         path = f"{log_dir}/{aside_name(log.topic, log.partition, kind, self._rng)}"
         work.departures.append(Departure(log, log_dir, path, kind))
         del self._logs[log.topic, log.partition]
         del self._log_dirs[log_dir].logs[log.topic, log.partition]
-        self._unsynced.pop(log, None)
+        self._unsynced.forget(log)
 
     def _forget_rows(self, path: str, keys: set[TopicPartition]) -> None:
-        log_dir = self._log_dirs[path]
         for name in CHECKPOINT_FILES:
-            self._write_rows(log_dir, name, only_without=keys)
+            self._log_dirs[path].write_checkpoint(name, only_without=keys)
 
     def _checkpoint(self, name: str) -> None:
         for log_dir in self._online():
             try:
-                self._write_rows(log_dir, name)
+                log_dir.write_checkpoint(name)
             except OSError as error:
                 self.post_error(partial(self.faults.failed, log_dir.path, Call.WRITE, error))
-
-    def _write_rows(
-        self, log_dir: _LogDir, name: str, *, only_without: set[TopicPartition] | None = None
-    ) -> None:
-        """Writes the file if its rows changed; or only if it has rows that must go."""
-        with log_dir.writing:
-            if only_without is not None and only_without.isdisjoint(log_dir.rows[name]):
-                return
-            rows = self._rows(log_dir, name)
-            if rows != log_dir.rows[name]:
-                checkpoints.write_offsets(self.disk, f"{log_dir.path}/{name}", rows)
-                log_dir.rows[name] = rows
-
-    def _rows(self, log_dir: _LogDir, name: str) -> Rows:
-        # A copy, for a worker thread may ask while the loop creates a log.
-        logs = [*log_dir.logs.items(), *log_dir.coming.items()]
-        match name:
-            case checkpoints.RECOVERY_POINT_FILE:
-                return {key: log.recovery_point for key, log in logs}
-            case checkpoints.HIGH_WATERMARK_FILE:
-                return {key: log.high_watermark for key, log in logs}
-            case _:
-                assert name == checkpoints.LOG_START_FILE, name
-                return {
-                    key: log.log_start_offset
-                    for key, log in logs
-                    if log.log_start_offset > log.segments[0].base_offset
-                }

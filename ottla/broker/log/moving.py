@@ -28,6 +28,7 @@ import sys
 from typing import cast
 
 from ottla.broker.descriptors import HeldDescriptors
+from ottla.broker.log import old_messages
 from ottla.broker.log.checkpoints import (
     MalformedFile,
     format_rows,
@@ -52,7 +53,7 @@ from ottla.broker.log.segment import FileSlice
 from ottla.broker.ports import Clock, Disk, Events, Rng
 from ottla.config.types import LogConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.records.batch import HEADER_SIZE, iterate_headers, read_header
+from ottla.protocol.records.batch import HEADER_SIZE, read_header
 from ottla.protocol.records.crc import crc32c
 
 GENERATION_FILE = "ottla-generation"
@@ -120,14 +121,9 @@ def _aside(log_dir: str, name: PartitionName, rng: Rng) -> str:
     return f"{log_dir}/{aside_name(name.topic, name.partition, Kind.DELETED, rng)}"
 
 
-def rename_aside(disk: Disk, path: str, new_path: str) -> None:
-    """Durable when it returns. Raises OSError."""
-    disk.rename(path, new_path)
-    disk.sync_dir(parent_of(path))
-
-
 def set_log_aside(disk: Disk, log: Log, path: str) -> None:
-    """As `rename_aside`, of a log that a worker may still have in hand."""
+    """Renames the directory of a log that a worker may still have in hand; durable when it
+    returns. Raises OSError."""
     log.set_directory_aside(path)
     disk.sync_dir(parent_of(path))
 
@@ -215,9 +211,7 @@ class FutureCopy:
         assert log is not None
         if log.config != config:
             log.config = config
-        size = 0
-        for position, header in iterate_headers(data):
-            size = position + header.size
+        size = _end_of_whole(data)
         if not size:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "no whole batch follows")
         log.append_as_follower(memoryview(bytearray(data[:size])), now_ms=self._clock.wall_ms())
@@ -239,6 +233,15 @@ class FutureCopy:
         if self.log is not None:
             self.log.close(clean=clean)
             self.log = None
+
+    def set_aside(self, path: str) -> None:
+        """Gives its directory another name, and closes it: the move came to nothing."""
+        if self.log is None:
+            self._disk.rename(self.path, path)
+            self._disk.sync_dir(self.log_dir)
+            return
+        set_log_aside(self._disk, self.log, path)
+        self.close(clean=False)
 
     # the exchange
 
@@ -307,8 +310,23 @@ def continues(source: Log, copy: Log) -> bool:
 
 
 def first_base_offset(source: Log) -> int:
-    """The base offset of the batch that holds the log start; the end of an empty log."""
-    found = source.read(
-        source.log_start_offset, max_bytes=HEADER_SIZE, upper=UPPER_LOG_END, at_least_one=False
-    )
-    return source.log_end_offset if found is None else read_header(found.read()).base_offset
+    """The first offset of the batch that holds the log start; the end of an empty log."""
+    start = source.log_start_offset
+    found = source.read(start, max_bytes=HEADER_SIZE, upper=UPPER_LOG_END, at_least_one=False)
+    if found is None:
+        return source.log_end_offset
+    data = found.read()
+    message = old_messages.read_message(data, 0)
+    if message is None:
+        return read_header(data).base_offset
+    whole = source.read(start, max_bytes=0, upper=UPPER_LOG_END, at_least_one=True)
+    assert whole is not None, source
+    return old_messages.first_offset(memoryview(whole.read()), message)
+
+
+def _end_of_whole(data: bytes) -> int:
+    """Where the last whole batch of what was read ends; 0 if there is none."""
+    end = 0
+    for position, header in old_messages.iterate_chain(data):
+        end = position + header.size
+    return end

@@ -11,10 +11,11 @@ epoch; the timestamp of a wrapper is the greatest of its records, and magic 0 ha
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from struct import Struct
 
 from ottla.broker.ports import Buffer
-from ottla.protocol.errors import KafkaError
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import (
     LOG_OVERHEAD,
     MAGIC,
@@ -25,6 +26,7 @@ from ottla.protocol.records.batch import (
     NO_SEQUENCE,
     NO_TIMESTAMP,
     BatchHeader,
+    iterate_headers,
 )
 from ottla.protocol.records.crc import crc32_ieee
 
@@ -71,6 +73,25 @@ def read_message(buffer: Buffer, position: int) -> BatchHeader | None:
 def is_sound(message: memoryview, header: BatchHeader) -> bool:
     """Whether a whole message agrees with its CRC."""
     return crc32_ieee(message[MAGIC_POSITION:]) == header.crc
+
+
+def iterate_chain(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    """The (position, header) of each whole batch or message of a buffer, in order.
+
+    As `iterate_headers` does for batches alone, and with its errors.
+    """
+    position, end = 0, len(buffer)
+    while position < end:
+        if is_message(buffer, position):
+            header = read_message(buffer, position)
+            if header is None:
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "a message is too short")
+        else:
+            header = next((one for _, one in iterate_headers(buffer, position)), None)
+        if header is None or position + header.size > end:
+            return
+        yield position, header
+        position += header.size
 
 
 def first_offset(message: memoryview, header: BatchHeader) -> int:

@@ -9,6 +9,7 @@ name it therefore does by `replace_file` and `sync`, and whoever renames the dir
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from ottla.broker.log.checkpoints import TEMPORARY_SUFFIX
 from ottla.broker.ports import Disk, Events
@@ -21,12 +22,14 @@ DOUBTFUL_TAIL_FILE = "tail-not-synced"
 class PartitionDir:
     """The directory of one log, and who hears of what happens to its files."""
 
-    __slots__ = ("_naming", "disk", "events", "moved", "path")
+    __slots__ = ("_naming", "disk", "events", "is_durable", "moved", "path")
 
     def __init__(self, disk: Disk, path: str, events: Events) -> None:
         self.disk = disk
         self.path = path
         self.events = events
+        # Whether the segment of a base offset is durable; its log says so once it is open.
+        self.is_durable: Callable[[int], bool] = lambda base_offset: True
         # Whether the directory has been set aside, its log deleted or replaced.
         self.moved = False
         self._naming = threading.Lock()

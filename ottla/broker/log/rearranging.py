@@ -33,6 +33,11 @@ class Removal:
     path: str
     log: Log | None
 
+    def close(self) -> None:
+        """Closes the files of its log; who still sends from one has pinned it."""
+        if self.log is not None:
+            self.log.close(clean=False)
+
 
 class Departure:
     """A log that is no longer served, whose directory gets a name that says so."""

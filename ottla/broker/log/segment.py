@@ -181,6 +181,11 @@ class Segment:
             self._directory.disk.held.hold(self)
         return self.file
 
+    @property
+    def is_synced(self) -> bool:
+        """Whether all of it is durable; then its file may be closed, see `descriptors`."""
+        return self._directory.is_durable(self.base_offset)
+
     def load_size(self) -> None:
         """Takes the size of what is on disk, and leaves the file closed."""
         file = self._directory.disk.open(self.log_path)
@@ -375,19 +380,19 @@ class Segment:
         file.truncate(position)
         file.sync()
         self.size = position
-        try:
-            self.index.truncate_to(end_offset)
-            self.time_index.truncate_to(end_offset)
-        except IndexCorrupt:
-            self.rebuild_indexes()
         self.transactions.truncate_to(end_offset)
         keep = bisect_left(self._recent_lasts, end_offset)
         del self._recent_lasts[keep:], self._recent_positions[keep:]
         if position == 0:
             self._first_timestamp = None
+        try:
+            self.index.truncate_to(end_offset)
+            self.time_index.truncate_to(end_offset)
+            self._since_entry = 0
+            self._find_max_timestamp()
+        except IndexCorrupt:
+            self.rebuild_indexes()
         self.full = self.index.is_full or self.time_index.is_full
-        self._since_entry = 0
-        self._find_max_timestamp()
         return end_offset
 
     def _first_offset(self, position: int, size: int) -> int:

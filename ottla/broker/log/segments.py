@@ -63,6 +63,7 @@ class Segments:
         "_roll_after_timestamp",
         "_segment_bytes",
         "_segments",
+        "_syncing_snapshots",
         "_unsynced",
         "_unsynced_snapshots",
         "active",
@@ -77,6 +78,8 @@ class Segments:
         # durable.
         self._unsynced: list[Segment] = []
         self._unsynced_snapshots: list[int] = []
+        # Snapshots that the flush under way has taken.
+        self._syncing_snapshots: list[int] = []
         self.new_names = False
         # Of all segments but the active one.
         self.sealed_bytes = 0
@@ -235,11 +238,20 @@ class Segments:
         """Whether something was sealed since the last flush began."""
         return bool(self._unsynced_snapshots)
 
+    @property
+    def awaits_sync(self) -> bool:
+        """Whether a snapshot, or the name of a segment, is not durable yet."""
+        return bool(self._unsynced_snapshots or self._syncing_snapshots)
+
     def forget_unsynced(self) -> None:
-        """A flush has taken them, or all is synced."""
+        """A flush has taken what is not synced."""
         self._unsynced = []
-        self._unsynced_snapshots = []
+        self._syncing_snapshots, self._unsynced_snapshots = self._unsynced_snapshots, []
         self.new_names = False
+
+    def synced(self) -> None:
+        """What was taken is durable now."""
+        self._syncing_snapshots = []
 
     def _add(self, segment: Segment) -> None:
         if self._segments:
@@ -258,8 +270,7 @@ class Segments:
 
     def retire(self, count: int, now_ms: int) -> list[Segment]:
         """Takes the oldest ones out of the log; their files wait to be removed."""
-        assert count < len(self._segments)
-        self._sync_snapshot(self._bases[count])
+        assert count <= self.count_synced(count), self._bases[count]
         retired = self._segments[:count]
         del self._segments[:count], self._bases[:count]
         self._greatest_times = None
@@ -268,6 +279,15 @@ class Segments:
             self._add_suffix(segment)
             self._deleted.append((now_ms + self._config.file_delete_delay_ms, segment))
         return retired
+
+    def count_synced(self, count: int) -> int:
+        """How many of so many oldest ones may go: what is known of producers whose batches are
+        deleted must not be lost with them, nor the name of the segment that stays."""
+        assert count < len(self._segments)
+        unsynced = {*self._unsynced_snapshots, *self._syncing_snapshots}
+        while count and self._bases[count] in unsynced:
+            count -= 1
+        return count
 
     def take_deleted(self, now_ms: int) -> list[Segment]:
         """The deleted segments whose delay is over, closed, each once; for `remove_deleted`."""
@@ -335,16 +355,6 @@ class Segments:
         if segment.base_offset in self._unsynced_snapshots:
             self._unsynced_snapshots.remove(segment.base_offset)
 
-    def _sync_snapshot(self, offset: int) -> None:
-        """What is known of producers whose batches are deleted must not be lost with them."""
-        if offset in self._unsynced_snapshots:
-            file = self._directory.disk.open(self._directory.file(offset, SNAPSHOT_SUFFIX))
-            try:
-                file.sync()
-            finally:
-                file.close()
-            self._directory.disk.sync_dir(self._directory.path)
-
     def _add_suffix(self, segment: Segment) -> None:
         disk = self._directory.disk
         for suffix in SEGMENT_SUFFIXES:
@@ -362,6 +372,8 @@ class Segments:
 
     def _close_surplus(self) -> None:
         while len(self._opened) > OPEN_SEALED_MAX:
-            oldest = next(iter(self._opened))
+            oldest = next((one for one in self._opened if one.is_synced), None)
+            if oldest is None:
+                return
             del self._opened[oldest]
             oldest.release()

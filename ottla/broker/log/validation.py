@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ottla.broker.log import old_messages
 from ottla.config.types import LogConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import (
@@ -38,7 +39,6 @@ from ottla.protocol.records.batch import (
     MAGIC_POSITION,
     NO_TIMESTAMP,
     BatchHeader,
-    iterate_headers,
 )
 from ottla.protocol.records.crc import crc32c
 
@@ -249,16 +249,20 @@ def check_internal(records: memoryview) -> BatchFields:
 def check_batches(records: memoryview, expected: int) -> list[tuple[int, BatchHeader]]:
     """The (position, header) of each batch that a leader sent: whole ones, one behind the other.
 
-    Raises CORRUPT_MESSAGE unless each has its CRC and begins at or above the end of the one
-    before, the first at or above `expected`.
+    Messages of magic 0 and 1 count as batches. Raises CORRUPT_MESSAGE unless each has its CRC and
+    begins at or above the end of the one before, the first at or above `expected`.
     """
-    batches = list(iterate_headers(records))
+    batches = list(old_messages.iterate_chain(records))
     end = 0
     for position, header in batches:
         if header.base_offset < expected or header.last_offset_delta < 0:
             raise _corrupt("Record batches are out of order")
         end = position + header.size
-        if crc32c(records[position + CRC_START : end]) != header.crc:
+        if header.magic == MAGIC:
+            is_sound = crc32c(records[position + CRC_START : end]) == header.crc
+        else:
+            is_sound = old_messages.is_sound(records[position:end], header)
+        if not is_sound:
             raise _corrupt("A record batch has a wrong CRC")
         expected = header.last_offset + 1
     if not batches or end != len(records):

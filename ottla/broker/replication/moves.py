@@ -27,7 +27,6 @@ from ottla.broker.log.moving import (
     first_base_offset,
     next_slice,
     read_generation,
-    rename_aside,
     set_log_aside,
     write_generation,
 )
@@ -330,7 +329,7 @@ class ReplicaMoves:
         except OSError as error:
             self._logs.faults.failed(log_dir, Call.SYNC, error)
         else:
-            self._logs.remove_later(log_dir, path, old)
+            self._logs.deletions.add(log_dir, path, old)
 
     def _tell_success(self, move: Move, new: Log, held_ms: int) -> None:
         self._events.info(
@@ -370,12 +369,11 @@ class ReplicaMoves:
             return
         path = f"{copy.log_dir}/{aside_name(*move.key, Kind.DELETED, self._rng)}"
         try:
-            await self._work(partial(copy.close, clean=False))
-            await self._work(partial(rename_aside, self._logs.disk, copy.path, path))
+            await self._work(partial(copy.set_aside, path))
         except OSError as error:
             self._logs.faults.failed(copy.log_dir, Call.WRITE, error)
         else:
-            self._logs.remove_later(copy.log_dir, path, None)
+            self._logs.deletions.add(copy.log_dir, path, None)
 
     async def _work(self, work: Callable[[], T]) -> T:
         """In a worker, to its end, whoever waits for it: `close` waits for all of them."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
+from ottla.broker.log.checkpoints import TopicPartition
 from ottla.broker.log.manager import LogManager
 from ottla.broker.log.rearranging import Rearrangement
 from ottla.broker.metadata.delta import Delta
@@ -45,6 +46,8 @@ class Publisher:
         self._config_of = config_of
         self._events = events
         self._in_worker = in_worker
+        # Partitions to be led whose log dir had no room to make them.
+        self._unmade: dict[TopicPartition, None] = {}
 
     def open_all(self, image: MetadataImage) -> None:
         """Leads every partition that the image gives us; a log of no known topic is set aside."""
@@ -102,6 +105,34 @@ class Publisher:
         reason = "its log dir is missing or offline"
         self._logs.offline_partitions[topic, index] = reason
         self._not_opened(topic, index, reason)
+
+    async def make_unmade(self, image_of: Callable[[], MetadataImage]) -> bool:
+        """Tries again to make the partitions for which there was no room; whether one is led now.
+
+        Until then their clients are answered KAFKA_STORAGE_ERROR.
+        """
+        if not self._unmade:
+            return False
+        async with self._replicas.changes:
+            image, work = image_of(), Rearrangement()
+            configs: dict[str, LogConfig] = {}
+            wanted = [
+                LocalPartition(topic.name, topic.topic_id, index, partition)
+                for topic, index, partition in image.leaders(self._node_id)
+                if (topic.name, index) in self._unmade
+            ]
+            for one in wanted:
+                self._create(work, image, configs, one)
+            await self._in_worker(partial(self._logs.perform, work))
+            made = {(log.topic, log.partition) for log in self._logs.adopt(work)}
+            planned = {one.key for one in work.creations}
+            self._unmade = {key: None for key in self._unmade if key in planned - made}
+            for one in wanted:
+                if (one.topic, one.partition_id) in made:
+                    self._lead(
+                        one.topic, one.topic_id, one.partition_id, one.partition.leader_epoch
+                    )
+            return bool(made)
 
     async def apply(self, delta: Delta, image: MetadataImage, show: Callable[[], None]) -> None:
         """Makes what is new, then shows the change, then takes away what is gone.
@@ -166,6 +197,8 @@ class Publisher:
         log = self._logs.get(topic, index)
         if log is None:
             self._not_opened(topic, index, "its log dir failed")
+            if (topic, index) not in self._logs.offline_partitions:
+                self._unmade[topic, index] = None
         else:
             self._replicas.lead(log, leader_epoch, self._logs.dir_of(log))
 

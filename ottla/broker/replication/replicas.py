@@ -239,6 +239,16 @@ class Replicas:
         else:
             queue.follow(records, then)
 
+    def in_turn(self, partition: Partition, append: Callable[[], None]) -> bool:
+        """Calls `append` behind the appends that wait; False, and it is not called, if none do.
+
+        For `append_internal`, which itself passes them by.
+        """
+        if partition.conversions is None:
+            return False
+        partition.conversions.follow(bytearray(), lambda _: append())
+        return True
+
     async def hold_appends(self, partition: Partition) -> Callable[[], None]:
         """Lets appends wait until what this returns is called; those before are through, and no
         sync of the log is under way, when it returns."""

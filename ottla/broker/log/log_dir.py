@@ -1,0 +1,178 @@
+"""One log dir of a broker: its lock, whose it is, its logs, and its checkpoint files.
+
+The checkpoints are rows of one number for each log, in files that are replaced as a whole, and only
+when a row has changed. They are written by worker threads as well as by the loop's, so each dir has
+a lock of its own: two writers would share one temporary file.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from ottla.broker.log import checkpoints
+from ottla.broker.log.checkpoints import MetaProperties, TopicPartition
+from ottla.broker.log.directories import (
+    LOCK_FILE,
+    LogDirError,
+    identify,
+    make_log_dir,
+    new_directory_id,
+)
+from ottla.broker.log.loading import CHECKPOINT_FILES, Rows
+from ottla.broker.log.log import Log
+from ottla.broker.log.quarantine import Ranges, read_ranges, write_ranges
+from ottla.broker.log.scrub import restore
+from ottla.broker.ports import Disk, Events, File, Rng
+
+
+class LogDir:
+    """What is known of one log dir. What touches the disk raises OSError."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self.path = path
+        self.meta: MetaProperties | None = None
+        # Whether the last process stopped it cleanly, or it has nothing to recover.
+        self.clean = False
+        self.logs: dict[TopicPartition, Log] = {}
+        # Logs of other dirs whose copies are about to take a name here.
+        self.coming: dict[TopicPartition, Log] = {}
+        # Partitions that a worker is about to make.
+        self.planned = 0
+        # False once a log in it could not be loaded or closed: then nobody may mark it clean.
+        self.sound = True
+        # The rows that each checkpoint file holds now, so that an unchanged one is not written.
+        self.rows: dict[str, Rows] = {}
+        self._disk = disk
+        self._lock: File | None = None
+        self._writing = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"<LogDir {self.path} logs={len(self.logs)} sound={self.sound}>"
+
+    # whose it is
+
+    def take(self) -> None:
+        """Makes the directory where it is missing, and keeps every other broker out of it.
+
+        LogDirError, which names the holder, if it is in use.
+        """
+        if self._lock is not None:
+            return
+        make_log_dir(self._disk, self.path)
+        try:
+            self._lock = self._disk.lock(f"{self.path}/{LOCK_FILE}")
+        except BlockingIOError as error:
+            raise LogDirError(
+                f"The log dir {self.path} is in use by {error.strerror}: two brokers"
+                " cannot share one. Stop that one, or give this one another log.dirs."
+            ) from error
+
+    def give_back(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def identify(self, *, node_id: int, cluster_id: str | None) -> None:
+        """Learns whose it is; `meta` is None where it does not say. LogDirError if another's."""
+        self.meta = identify(self._disk, self.path, node_id=node_id, cluster_id=cluster_id)
+
+    def join(self, meta: MetaProperties, *, now_ms: int) -> None:
+        """Makes it one of a cluster."""
+        checkpoints.write_meta_properties(self._disk, self.path, meta, now_ms=now_ms)
+        self.meta = meta
+
+    # its files
+
+    def write_checkpoint(
+        self, name: str, *, only_without: set[TopicPartition] | None = None
+    ) -> None:
+        """Writes a checkpoint file if its rows changed; or only if it has rows that must go."""
+        with self._writing:
+            if only_without is not None and only_without.isdisjoint(self.rows[name]):
+                return
+            rows = self._rows(name)
+            if rows != self.rows[name]:
+                checkpoints.write_offsets(self._disk, f"{self.path}/{name}", rows)
+                self.rows[name] = rows
+
+    def expect(self, log: Log) -> None:
+        """Writes into the checkpoints what holds for the copy of a log that is to come here."""
+        self.coming[log.topic, log.partition] = log
+        for name in CHECKPOINT_FILES:
+            self.write_checkpoint(name)
+
+    def write_damaged_ranges(self, ranges: Ranges) -> None:
+        with self._writing:
+            write_ranges(self._disk, self.path, ranges)
+
+    def restore_damaged_ranges(self, events: Events) -> None:
+        """Takes up what scrubbing had found before, as far as the logs still say so."""
+        ranges = read_ranges(self._disk, self.path, events)
+        for key, log in self.logs.items():
+            if key in ranges or log.recovery.damaged:
+                restore(log, ranges.get(key, []))
+
+    def _rows(self, name: str) -> Rows:
+        # A copy, for a worker thread may ask while the loop creates a log.
+        logs = [*self.logs.items(), *self.coming.items()]
+        match name:
+            case checkpoints.RECOVERY_POINT_FILE:
+                return {key: log.recovery_point for key, log in logs}
+            case checkpoints.HIGH_WATERMARK_FILE:
+                return {key: log.high_watermark for key, log in logs}
+            case _:
+                assert name == checkpoints.LOG_START_FILE, name
+                return {
+                    key: log.log_start_offset
+                    for key, log in logs
+                    if log.log_start_offset > log.segments[0].base_offset
+                }
+
+
+def identify_all(
+    log_dirs: Sequence[LogDir],
+    *,
+    node_id: int,
+    cluster_id: str | None,
+    new_cluster_id: str | None,
+    rng: Rng,
+    now_ms: int,
+    failures: dict[str, OSError],
+) -> str | None:
+    """Learns, or writes, whose the dirs are; the id of their cluster.
+
+    That is `cluster_id`, or the one that the dirs name, or else `new_cluster_id`. Raises
+    LogDirError. What the disk says no to joins the `failures`; a dir that is there is left alone.
+    """
+    for write_missing in (False, True):  # a new dir joins the cluster that the others name
+        for log_dir in log_dirs:
+            if log_dir.path in failures:
+                continue
+            try:
+                log_dir.identify(node_id=node_id, cluster_id=cluster_id)
+                if log_dir.meta is None and write_missing:
+                    new_id = cluster_id or new_cluster_id
+                    if new_id is None:
+                        raise LogDirError(f"The log dir {log_dir.path} has not been formatted.")
+                    meta = MetaProperties(new_id, node_id, new_directory_id(rng))
+                    log_dir.join(meta, now_ms=now_ms)
+            except OSError as error:
+                failures[log_dir.path] = error
+            if log_dir.meta is not None:
+                cluster_id = log_dir.meta.cluster_id
+    _check_directory_ids(log_dirs)
+    return cluster_id
+
+
+def _check_directory_ids(log_dirs: Sequence[LogDir]) -> None:
+    seen: dict[bytes, str] = {}
+    for log_dir in log_dirs:
+        if log_dir.meta is None:
+            continue
+        other = seen.setdefault(log_dir.meta.directory_id, log_dir.path)
+        if other != log_dir.path:
+            raise LogDirError(
+                f"The log dirs {other} and {log_dir.path} have the same directory.id: one is a"
+                " copy of the other. Remove the copy."
+            )

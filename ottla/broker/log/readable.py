@@ -1,0 +1,261 @@
+"""A log as its readers see it: its offsets in their order, and slices of what lies between them.
+
+    log_start_offset <= last_stable_offset <= high_watermark <= visible_end <= log_end_offset
+    log_start_offset <= durable_end <= visible_end
+
+`durable_end` is covered by a sync that returned; only `Log.finish_flush` moves it, and it is the
+recovery point. `visible_end` is the last batch boundary less than flush.messages records above
+it: an append that ends there may be answered and read at once, any other waits for a sync. The
+high watermark is set by the replication room; readers of committed data stop at the last stable
+offset, before the oldest transaction that is not decided.
+
+What cuts a log at either end stands in `trimmable.py`, what makes it grow in `log.py`: each is a
+class on top of the one before, so that no call of the hot path goes through more than one method.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+
+from ottla.broker.log import lookup
+from ottla.broker.log.flush import FlushTicket
+from ottla.broker.log.opening import OpenedFiles
+from ottla.broker.log.partition_dir import PartitionDir
+from ottla.broker.log.quarantine import Quarantine
+from ottla.broker.log.segment import FileSlice, Segment
+from ottla.broker.log.validation import Rules
+from ottla.config.types import LogConfig
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+UPPER_LOG_END = 0
+UPPER_HIGH_WATERMARK = 1
+UPPER_LAST_STABLE = 2
+
+
+class ReadableLog:
+    """One partition, to be read; see the module for its offsets."""
+
+    def __init__(
+        self,
+        directory: PartitionDir,
+        opened: OpenedFiles,
+        config: LogConfig,
+        *,
+        topic: str,
+        partition: int,
+        topic_id: bytes,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        self.directory = directory.path
+        self.segments = opened.segments
+        self.producer_state = opened.producers
+        self.epochs = opened.epochs
+        self.recovery = opened.report
+        self.quarantine = Quarantine()
+        self.waypoints = opened.waypoints
+        # Why no append is taken any more.
+        self.failed: OSError | None = None
+        self.latest_epoch = opened.epochs.latest
+        self.log_start_offset = opened.log_start_offset
+        self.log_end_offset = opened.end_offset
+        self.durable_end = opened.end_offset
+        self.visible_end = opened.end_offset
+        self.high_watermark = opened.end_offset
+        self.last_stable_offset = opened.end_offset
+        self._directory = directory
+        self._high_segment = self.segments.active
+        self._high_position = self._high_segment.size
+        # Batch ends above the visible end, which wait for a sync.
+        self._hidden_ends = array("q")
+        # Whether the files are as a clean stop leaves them.
+        self._is_closed = opened.is_closed
+        # The flush under way.
+        self._ticket: FlushTicket | None = None
+        self._config = config
+        self.config = config
+        directory.is_durable = self._is_durable
+
+    def __repr__(self) -> str:
+        return (
+            f"<Log {self.topic}-{self.partition} {self.log_start_offset}"
+            f"<={self.last_stable_offset}<={self.high_watermark}<={self.visible_end}"
+            f"<={self.log_end_offset} durable={self.durable_end} epoch={self.latest_epoch}>"
+        )
+
+    @property
+    def config(self) -> LogConfig:
+        """The topic's configuration in force; may be set at any time."""
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        self._rules = Rules(config, f"{self.topic}-{self.partition}")
+        # Whether the configuration can ask for the conversion of any batch.
+        self.may_convert = self._rules.codec is not None or self._rules.compacted
+        self._flush_messages = config.flush_messages
+        self.segments.configure(config)
+        self._reveal()
+
+    @property
+    def recovery_point(self) -> int:
+        """Where a recovery after a crash begins: nothing below it can be missing."""
+        return self.durable_end
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the .log files of all segments."""
+        return self.segments.sealed_bytes + self.segments.active.size
+
+    # reading
+
+    def read(
+        self, offset: int, *, max_bytes: int, upper: int, at_least_one: bool
+    ) -> FileSlice | None:
+        """From the batch that holds `offset` on, below the upper end; None if nothing is there.
+
+        The slice lies in one segment and may cut its last batch at `max_bytes`; `at_least_one`
+        gives the first batch whole. Raises OFFSET_OUT_OF_RANGE outside of the log, and
+        CORRUPT_MESSAGE where the chain of headers is broken.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if upper == UPPER_HIGH_WATERMARK:
+            end, end_segment, end_position = (
+                self.high_watermark,
+                self._high_segment,
+                self._high_position,
+            )
+        else:
+            end, end_segment, end_position = self._upper_end(upper)
+        if offset >= end:
+            return None
+        segment = self.segments.active
+        if offset < segment.base_offset:
+            return self._read_sealed(offset, max_bytes, at_least_one, end_segment, end_position)
+        position, batch_size = segment.locate(offset)
+        size = (end_position if segment is end_segment else segment.size) - position
+        if size > max_bytes:
+            size = batch_size if at_least_one and batch_size > max_bytes else max_bytes
+        if size <= 0:
+            return None
+        return FileSlice(segment.file or segment.open(), position, size)
+
+    def bytes_available(self, offset: int, upper: int, limit: int) -> int:
+        """How much a read would find, up to `limit`; `limit` where that takes a closer look."""
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            return limit
+        end, end_segment, end_position = self._upper_end(upper)
+        if offset >= end:
+            return 0
+        if offset < end_segment.base_offset:
+            return limit
+        position, _ = end_segment.locate(offset)
+        return max(0, min(limit, end_position - position))
+
+    def aborted_transactions(self, offset: int, upper_offset: int) -> list[tuple[int, int]]:
+        """(producer id, first offset) of aborted transactions that a read of that range meets."""
+        return lookup.aborted_transactions(self.segments, offset, upper_offset)
+
+    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
+        """(offset, timestamp, epoch) of the first record with at least that timestamp."""
+        return lookup.offset_for_timestamp(self.segments, timestamp, self.log_start_offset)
+
+    def max_timestamp_offset(self) -> tuple[int, int, int] | None:
+        """(offset, timestamp, epoch) of the first record with the greatest timestamp."""
+        return lookup.max_timestamp_offset(self.segments, self.log_start_offset)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """The newest epoch that is not above `epoch` and where it ends; (-1, -1) if unknown."""
+        return self.epochs.end_offset_for(epoch, self.log_end_offset)
+
+    # watermarks
+
+    def set_high_watermark(self, offset: int) -> None:
+        """What is below `offset`, the end of a batch, is committed."""
+        if offset != self.high_watermark:
+            assert self.log_start_offset <= offset <= self.log_end_offset, (self, offset)
+            self._move_high_watermark(offset)
+
+    # inside
+
+    def _is_durable(self, base_offset: int) -> bool:
+        """Whether every batch of the segment that begins there is; of one that is gone, too."""
+        segments = self.segments
+        if base_offset < segments[0].base_offset:
+            return True
+        if base_offset >= segments.active.base_offset:
+            return self.durable_end >= self.log_end_offset
+        following = segments[segments.floor_index(base_offset) + 1]
+        return self.durable_end >= following.base_offset
+
+    def _reveal(self) -> None:
+        """Moves the visible end to the last batch end less than flush.messages above durable."""
+        hidden = self._hidden_ends
+        count = bisect_right(hidden, self.durable_end + self._flush_messages - 1)
+        if count:
+            self.visible_end = hidden[count - 1]
+            del hidden[:count]
+
+    def _upper_end(self, upper: int) -> tuple[int, Segment, int]:
+        """An upper end as (offset, segment, position)."""
+        if upper == UPPER_LOG_END:
+            return self.log_end_offset, self.segments.active, self.segments.active.size
+        stable = self.last_stable_offset
+        if upper == UPPER_HIGH_WATERMARK or stable == self.high_watermark:
+            return self.high_watermark, self._high_segment, self._high_position
+        segment = self.segments[self.segments.floor_index(stable)]
+        return stable, segment, segment.locate(stable)[0]
+
+    def _read_sealed(
+        self,
+        offset: int,
+        max_bytes: int,
+        at_least_one: bool,
+        end_segment: Segment,
+        end_position: int,
+    ) -> FileSlice | None:
+        segments = self.segments
+        for segment in segments[segments.floor_index(offset) :]:
+            segments.read_from(segment)
+            if self.quarantine:
+                position, batch_size = self.quarantine.locate(segment, offset)
+            else:
+                position, batch_size = segment.locate(offset)
+            is_last = segment is end_segment
+            size = (end_position if is_last else segment.size) - position
+            if size > max_bytes:
+                size = batch_size if at_least_one and batch_size > max_bytes else max_bytes
+                is_last = True
+            if size > 0:
+                if self.quarantine:
+                    size = self.quarantine.bound(segment, position, size)
+                return FileSlice(segment.open(), position, size)
+            if is_last:
+                break
+        return None
+
+    def _move_high_watermark(self, offset: int) -> None:
+        segment = self.segments.active
+        if offset == self.log_end_offset:
+            position = segment.size
+        else:
+            if offset < segment.base_offset:
+                segment = self.segments[self.segments.floor_index(offset)]
+                self.segments.read_from(segment)
+            position, _ = segment.locate(offset)
+        self.high_watermark = offset
+        self._high_segment = segment
+        self._high_position = position
+        if self.producer_state.has_transactions:
+            self._find_stable()
+        else:
+            self.last_stable_offset = offset
+
+    def _find_stable(self) -> None:
+        first = self.producer_state.first_unstable(self.high_watermark)
+        stable = self.high_watermark if first is None else min(first, self.high_watermark)
+        self.last_stable_offset = max(stable, self.log_start_offset)

@@ -1,0 +1,148 @@
+"""What takes something off a log: retention and DeleteRecords at its start, truncation at its end.
+
+It also knows how a log fails, for whoever cuts or rolls it meets the disk. KafkaError refuses one
+operation. A disk that is full, and a process short of descriptors or memory, refuse an append or a
+roll with KAFKA_STORAGE_ERROR. Any other OSError of a write, and any of a sync, sets `failed`: the
+caller takes the log dir offline, and this log refuses every later append.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import NoReturn
+
+from ottla.broker.log.flush import REFUSALS
+from ottla.broker.log.opening import reload_producers, remove_snapshots
+from ottla.broker.log.readable import ReadableLog
+from ottla.broker.log.retention import Doomed, doomed_segments
+from ottla.broker.log.segment import Segment
+from ottla.config.types import LONG_MAX
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+
+class TrimmableLog(ReadableLog):
+    """One partition, to be read and cut."""
+
+    def delete_records(self, offset: int) -> int:
+        """Moves the log start up to `offset`, at most the high watermark; where it is then.
+
+        Whole segments below it go with the next `delete_old_segments`.
+        """
+        if offset > self.high_watermark:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if offset > self.log_start_offset:
+            self._start_at(offset)
+        return self.log_start_offset
+
+    def delete_old_segments(
+        self, now_ms: int, *, below: int = LONG_MAX, at_most: int | None = None
+    ) -> list[Doomed]:
+        """Deletes what the retention rule dooms, oldest first: of what ends at or below an offset,
+        so many segments at most. Their files go later, by `segments.take_deleted`.
+
+        Where all are doomed a new one begins, and the last of them stays until a flush has synced
+        that: `segments.awaits_sync` says so. Raises KafkaError where the times of the segments
+        cannot be read, OSError as an append.
+        """
+        try:
+            doomed = doomed_segments(
+                self.segments[:],
+                config=self._config,
+                log_start_offset=self.log_start_offset,
+                high_watermark=min(self.high_watermark, below),
+                log_end_offset=self.log_end_offset,
+                now_ms=now_ms,
+            )[:at_most]
+        except OSError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        if len(doomed) == len(self.segments):
+            try:
+                self._roll(now_ms)
+            except KafkaError:
+                doomed.pop()  # a full disk: what goes now may make room for the next time
+        if doomed:
+            doomed = doomed[: self.segments.count_synced(len(doomed))]
+        if not doomed:
+            return doomed
+        for segment, why in zip(self.segments.retire(len(doomed), now_ms), doomed, strict=True):
+            self._directory.events.info(
+                "segment_deleted", path=segment.log_path, reason=why.reason.value
+            )
+        self._start_at(max(self.log_start_offset, self.segments[0].base_offset))
+        self._move_high_watermark(self.high_watermark)
+        return doomed
+
+    def truncate_to(self, offset: int) -> None:
+        """Cuts off every batch that ends at or above `offset`.
+
+        The recovery point may move back: its checkpoint is to be written before the next append.
+        """
+        if offset >= self.log_end_offset:
+            return
+        if offset < self.segments[0].base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return
+        index = self.segments.floor_index(offset)
+        if index + 1 < len(self.segments):
+            self.segments.remove_from(index + 1)
+            self._directory.disk.sync_dir(self.directory)
+        self._set_end(self.segments.active.truncate_to(offset))
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Empties the log; its next offset is `offset`."""
+        now_ms = self.segments.active.last_modified
+        self.waypoints.forget()
+        self.segments.remove_from(0)
+        remove_snapshots(self._directory)
+        self.segments.begin(offset, now_ms)
+        self._directory.disk.sync_dir(self.directory)
+        self.epochs.clear()
+        self.log_start_offset = self.durable_end = self.visible_end = offset
+        self._set_end(offset)
+
+    # inside
+
+    def _roll(self, now_ms: int) -> Segment:
+        """Begins a new segment at the end of the log."""
+        try:
+            return self.segments.roll(self.log_end_offset, now_ms, self.producer_state.snapshot())
+        except OSError as error:
+            self._refuse(error)
+
+    def _refuse(self, error: OSError) -> NoReturn:
+        if error.errno in REFUSALS:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from error
+        self._fail(error)
+        raise error
+
+    def _fail(self, error: OSError) -> None:
+        self.failed = error
+        self._directory.doubt_tail()
+
+    def _start_at(self, offset: int) -> None:
+        self.log_start_offset = offset
+        self.epochs.start_at(offset)
+        if self.last_stable_offset < offset:
+            self._find_stable()
+
+    def _set_end(self, end_offset: int) -> None:
+        """Everything above an offset is gone."""
+        self.waypoints.forget()
+        self.log_end_offset = end_offset
+        self.durable_end = min(self.durable_end, end_offset)
+        self.visible_end = min(self.visible_end, end_offset)
+        self.log_start_offset = min(self.log_start_offset, end_offset)
+        hidden = self._hidden_ends
+        del hidden[bisect_right(hidden, end_offset) :]
+        if self._ticket is not None:
+            self._ticket.end_offset = min(self._ticket.end_offset, end_offset)
+        self.epochs.truncate_to(end_offset)
+        self.latest_epoch = self.epochs.latest
+        self._is_closed = False
+        self.producer_state = reload_producers(
+            self._directory,
+            self.segments[:],
+            end_offset=end_offset,
+            now_ms=self.segments.active.last_modified,
+        )
+        self._move_high_watermark(max(self.log_start_offset, min(self.high_watermark, end_offset)))
