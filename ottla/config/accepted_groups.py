@@ -11,45 +11,6 @@ add.partitions.to.txn.retry.backoff.max.ms | INT | 0..
 add.partitions.to.txn.retry.backoff.ms | INT | 1..
   = 20
     Wait before adding a partition to a transaction is tried again.
-group.consumer.assignment.interval.ms | INT | 0.. | cluster
-  = 1000
-    Least time between two assignments of a consumer group.
-group.consumer.assignors | LIST
-  = uniform,range
-    Assignors on offer to consumer groups, the default first.
-group.consumer.heartbeat.interval.ms | INT | 1..
-  = 5000
-    How often members of a consumer group are asked to report.
-group.consumer.max.assignment.interval.ms | INT | 0..
-  = 15000
-    Most that a group may set as its assignment interval.
-group.consumer.max.heartbeat.interval.ms | INT | 1..
-  = 15000
-    Most that a group may set as its heartbeat interval.
-group.consumer.max.session.timeout.ms | INT | 1..
-  = 60000
-    Most that a group may set as its session timeout.
-group.consumer.max.size | INT | 1..
-  = 2147483647
-    Most members of a consumer group.
-group.consumer.migration.policy | STRING | ~DISABLED,DOWNGRADE,UPGRADE,BIDIRECTIONAL
-  = bidirectional
-    Whether classic groups and consumer groups turn into each other while in use.
-group.consumer.min.assignment.interval.ms | INT | 0..
-  = 0
-    Least that a group may set as its assignment interval.
-group.consumer.min.heartbeat.interval.ms | INT | 1..
-  = 5000
-    Least that a group may set as its heartbeat interval.
-group.consumer.min.session.timeout.ms | INT | 1..
-  = 45000
-    Least that a group may set as its session timeout.
-group.consumer.regex.refresh.interval.ms | INT | 10000.. | internal
-  = 600000
-    How often subscribed patterns are matched against the topics again.
-group.consumer.session.timeout.ms | INT | 1..
-  = 45000
-    Silence after which a member of a consumer group is dropped.
 group.coordinator.append.linger.ms | INT | -1..
   = -1
     Wait that gathers a group's writes into one; -1 lets the coordinator choose.
@@ -59,9 +20,6 @@ group.coordinator.background.threads | INT | 1..
 group.coordinator.cached.buffer.max.bytes | INT | 524288.. | cluster
   = 1048588
     Largest write buffer that the group coordinator keeps.
-group.coordinator.rebalance.protocols | LIST | consumer,classic,share,streams
-  = classic,consumer,streams
-    Kinds of groups that are served.
 group.coordinator.threads | INT | 1..
   = 4
     Threads of the group coordinator.

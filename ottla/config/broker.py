@@ -17,6 +17,7 @@ from types import MappingProxyType
 from pydantic import ConfigDict, PrivateAttr, model_validator
 
 from ottla.config.checks import check
+from ottla.config.consumer_groups import ConsumerGroupConfig
 from ottla.config.keys import (
     INT_MAX,
     Bool,
@@ -66,7 +67,7 @@ class Layers:
         return {**self.static, **self.dynamic_default, **self.dynamic_broker}
 
 
-class BrokerConfig(ShareGroupConfig):
+class BrokerConfig(ConsumerGroupConfig, ShareGroupConfig):
     """One broker's settings, checked. Built by `load`, or directly by field names in Python."""
 
     # Building pydantic's validators takes as long as the rest of a start, and `assemble` checks

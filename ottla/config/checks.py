@@ -21,6 +21,7 @@ def check(config: BrokerConfig) -> None:
     _check_listeners(config)
     _check_directories(config)
     _check_limits(config)
+    _check_consumer_groups(config)
 
 
 def _check_ids(config: BrokerConfig) -> None:
@@ -84,6 +85,44 @@ def _check_directories(config: BrokerConfig) -> None:
         raise ConfigError(
             f"metadata.log.dir={config.metadata_log_dir}: allowed is one of"
             f" {', '.join(directories)}."
+        )
+
+
+def _check_consumer_groups(config: BrokerConfig) -> None:
+    if not config.group_consumer_assignors:
+        raise ConfigError("group.consumer.assignors is empty: name uniform, range or both.")
+    session_ms = config.group_consumer_session_timeout_ms
+    heartbeat_ms = config.group_consumer_heartbeat_interval_ms
+    for what, least, value, most in (
+        (
+            "session.timeout.ms",
+            config.group_consumer_min_session_timeout_ms,
+            session_ms,
+            config.group_consumer_max_session_timeout_ms,
+        ),
+        (
+            "heartbeat.interval.ms",
+            config.group_consumer_min_heartbeat_interval_ms,
+            heartbeat_ms,
+            config.group_consumer_max_heartbeat_interval_ms,
+        ),
+        (
+            "assignment.interval.ms",
+            config.group_consumer_min_assignment_interval_ms,
+            config.group_consumer_assignment_interval_ms,
+            config.group_consumer_max_assignment_interval_ms,
+        ),
+    ):
+        name = f"group.consumer.{what}"
+        if not least <= value <= most:
+            raise ConfigError(
+                f"{name}={value}: allowed is {least} to {most}, by group.consumer.min.{what} and"
+                f" group.consumer.max.{what}."
+            )
+    if heartbeat_ms >= session_ms:
+        raise ConfigError(
+            f"group.consumer.heartbeat.interval.ms={heartbeat_ms}: it must be less than"
+            f" group.consumer.session.timeout.ms ({session_ms})."
         )
 
 

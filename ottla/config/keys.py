@@ -140,13 +140,21 @@ def key(
     dynamic: Dynamic = Dynamic.NO,
     acts: bool = True,
     internal: bool = False,
+    any_case_of: tuple[str, ...] = (),
 ) -> Any:
-    """Declares a setting as a pydantic field; the field's annotation carries its type."""
-    extra = {"dynamic": dynamic.value, "acts": acts, "internal": internal}
+    """Declares a setting as a pydantic field; the field's annotation carries its type. A text is
+    one of `any_case_of`, if there are any, in letters of any case."""
+    extra = {
+        "dynamic": dynamic.value,
+        "acts": acts,
+        "internal": internal,
+        "any_case_of": any_case_of,
+    }
     return Field(
         default,
         ge=at_least,
         le=at_most,
+        pattern=f"(?i)^({'|'.join(any_case_of)})$" if any_case_of else None,
         description=sentence,
         json_schema_extra=extra,  # type: ignore[arg-type]
     )
@@ -165,6 +173,8 @@ def key_of(field_name: str, field: FieldInfo) -> Key:
     at_most = next((one.le for one in limits if hasattr(one, "le")), None)
     extra = field.json_schema_extra
     assert isinstance(extra, dict)
+    any_case_of = extra["any_case_of"]
+    assert isinstance(any_case_of, tuple)
     return Key(
         name=dotted(field_name),
         type=type_,
@@ -172,7 +182,8 @@ def key_of(field_name: str, field: FieldInfo) -> Key:
         sentence=field.description or "",
         at_least=at_least,
         at_most=at_most,
-        choices=_choices(field.annotation),
+        choices=_choices(field.annotation) or tuple(any_case_of),
+        any_case=bool(any_case_of),
         dynamic=Dynamic(extra["dynamic"]),
         acts=bool(extra["acts"]),
         internal=bool(extra["internal"]),

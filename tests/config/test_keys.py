@@ -113,7 +113,7 @@ def test_texts_that_kafka_takes(name: str, text: str, value: object) -> None:
 
 
 def test_a_choice_in_any_case() -> None:
-    key = accepted().keys["group.consumer.migration.policy"]
+    key = acting_keys()["group.consumer.migration.policy"]
 
     assert key.parse("Upgrade") == "Upgrade"
     assert "(case insensitive)" in refusal(key, "sideways")

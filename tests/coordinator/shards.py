@@ -13,6 +13,11 @@ from ottla.broker.coordinator.outcome import CoordinatorRecord, Moment, Outcome,
 from ottla.broker.handlers.groups import with_protocol_name
 from ottla.broker.metadata.image import EMPTY_IMAGE, PartitionImage, TopicImage, TopicsImage
 from ottla.protocol.messages import groups
+from ottla.protocol.messages.consumer_group import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatRequest,
+)
 from ottla.protocol.schema import Message
 from tests.coordinator.asking import through_wire
 
@@ -133,6 +138,11 @@ class Lone:
             case groups.DescribeGroupsRequest():
                 reply = Wrapped(reply, lambda one: groups.DescribeGroupsResponse(groups=[one]))
                 self._perform(shard.describe(request.groups[0], version, reply, now))
+            case ConsumerGroupHeartbeatRequest():
+                self._perform(shard.consumer_heartbeat(caller, request, reply, now))
+            case ConsumerGroupDescribeRequest():
+                reply = Wrapped(reply, lambda one: ConsumerGroupDescribeResponse(groups=[one]))
+                self._perform(shard.consumer_describe(request.group_ids[0], reply, now))
             case groups.DeleteGroupsRequest():
                 reply = Wrapped(reply, lambda one: groups.DeleteGroupsResponse(results=[one]))
                 self._perform(shard.delete_group(request.groups_names[0], reply, now))
@@ -159,12 +169,13 @@ class Lone:
     def delete_topic(self, name: str) -> None:
         self.topics.remove(name)
         self._perform(self.shard.topics_deleted([name], self.now))
-        self.shard.topics_changed([name])
+        self.shard.topics_changed([name], any_new=False)
 
     def put_topic(self, name: str, partitions: int, topic_id: bytes | None = None) -> None:
         """A topic is made, or has more partitions."""
+        is_new = name not in self.topics.image.topics.by_name
         self.topics.put(name, partitions, topic_id)
-        self.shard.topics_changed([name])
+        self.shard.topics_changed([name], any_new=is_new)
 
     def events(self) -> list[str]:
         return [told.event for told in self.told]
@@ -174,6 +185,8 @@ class Lone:
         self.told += outcome.told
         for answer in (*outcome.answers, *outcome.answers_now):
             answer.leave()
+        for work in outcome.work:
+            self._perform(work.done(work.run(), self.now))
 
 
 class Wrapped:

@@ -16,8 +16,16 @@ from ottla.broker.coordinator.group.targets import (
     group_spec,
     retarget_if_due,
 )
+from ottla.broker.coordinator.group.topics import topic_hash
 from ottla.broker.coordinator.group.turn import Turn
 from ottla.broker.coordinator.group.xxh3 import xxh3_64
+from ottla.broker.metadata.image import (
+    EMPTY_IMAGE,
+    BrokerImage,
+    ClusterImage,
+    PartitionImage,
+    TopicImage,
+)
 from tests.coordinator.shards import TOPIC_ID, Lone
 
 NO_INTERVAL_MS = 0
@@ -151,6 +159,18 @@ def test_topics_that_change_make_the_next_epoch_and_others_do_not() -> None:
 
 def test_a_group_of_no_topic_has_the_hash_zero() -> None:
     assert Lone().shard.topics.group_hash(["not-there"]) == 0
+
+
+def test_the_hash_of_a_topic_is_kafkas_racks_and_all() -> None:
+    broker = BrokerImage(1, 0, bytes(16), {}, {}, "r1", False, False, [])
+    image = EMPTY_IMAGE._replace(cluster=ClusterImage({1: broker}, {}))
+
+    def partition(*replicas: int) -> PartitionImage:
+        return PartitionImage(list(replicas), [], 1, 0, 0, [], [], [], [], [])
+
+    one = TopicImage("t", bytes(range(16)), {0: partition(1), 1: partition(2)})
+
+    assert topic_hash(image, one) == 5379859968738679132
 
 
 def test_a_groups_own_times_go_over_the_brokers_within_its_bounds() -> None:

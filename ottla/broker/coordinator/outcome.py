@@ -61,6 +61,14 @@ class Told(NamedTuple):
     fields: dict[str, Any]
 
 
+class Work(NamedTuple):
+    """Something that takes long: `run` does it in a worker, and knows nothing that may change
+    meanwhile; `done` is a command with its result."""
+
+    run: Callable[[], Any]
+    done: Callable[[Any, Moment], Outcome]
+
+
 @dataclass(slots=True)
 class Outcome:
     """Records in the order in which they were applied, then the answers that rest on them, or on
@@ -70,3 +78,4 @@ class Outcome:
     answers: list[Answer] = field(default_factory=list)
     answers_now: list[Answer] = field(default_factory=list)
     told: list[Told] = field(default_factory=list)
+    work: list[Work] = field(default_factory=list)

@@ -23,7 +23,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from ottla.broker.coordinator.history import History
 from ottla.broker.coordinator.loading import Loader, LoadFailed
-from ottla.broker.coordinator.outcome import Answer, CoordinatorRecord, Moment, Outcome
+from ottla.broker.coordinator.outcome import Answer, CoordinatorRecord, Moment, Outcome, Work
 from ottla.broker.coordinator.placement import partition_for
 from ottla.broker.coordinator.record_format import RecordFormat
 from ottla.broker.metadata.delta import Delta
@@ -119,6 +119,8 @@ class Runner(Generic[S]):
                 answer.leave()
         for answer in outcome.answers_now:
             answer.leave()
+        for work in outcome.work:
+            coordinator.spawn(self._work(work), f"work-{self.partition.index}")
         self._arm()
 
     def close(self) -> None:
@@ -176,6 +178,13 @@ class Runner(Generic[S]):
         else:
             if not self.closed:
                 self._loaded(shard, loader)
+
+    async def _work(self, work: Work) -> None:
+        shard = self.shard
+        result = await self._coordinator.loop.run_in_executor(self._coordinator.workers, work.run)
+        # Another shard has not asked for it, and asks itself when it needs it.
+        if self.shard is shard and shard is not None:
+            self.perform(work.done(result, self.now()))
 
     def _loaded(self, shard: S, loader: Loader) -> None:
         coordinator = self._coordinator
@@ -372,10 +381,6 @@ class Coordinator(Generic[S]):
         """Those that are at work now."""
         runners = self._runners.values()
         return [(runner, runner.shard) for runner in runners if runner.shard is not None]
-
-    def loaded_shards(self) -> list[S]:
-        """Those that are loaded here, whatever becomes of the others."""
-        return [one.shard for one in self._runners.values() if one.shard is not None]
 
     def perform_all(self, command: Callable[[S], Outcome]) -> None:
         """Has one thing done by every shard that is loaded."""

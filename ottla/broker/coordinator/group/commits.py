@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.coordinator.group.classic import ClassicGroup
+from ottla.broker.coordinator.group.consumer import ConsumerGroup
 from ottla.broker.coordinator.group.joining import Caller
 from ottla.broker.coordinator.group.kinds import Group
 from ottla.broker.coordinator.group.offsets import CommittedOffset, Topics
@@ -25,6 +26,7 @@ from ottla.protocol.wire import ZERO_UUID
 DEFAULT_RETENTION_MS = -1
 NO_EXPIRY = -1
 UNKNOWN_GROUP_SINCE_VERSION = 9
+MEMBER_EPOCH_SINCE_VERSION = 9
 TOO_LARGE = int(ErrorCode.OFFSET_METADATA_TOO_LARGE)
 
 CommitTopic = OffsetCommitRequest.OffsetCommitRequestTopic
@@ -179,6 +181,8 @@ def _check_commit(
 ) -> ErrorCode:
     if isinstance(group, ClassicGroup):
         return _check_classic_commit(turn, group, request)
+    if isinstance(group, ConsumerGroup):
+        return _check_consumer_commit(turn, group, request, version)
     if group is None and request.generation_id_or_member_epoch < 0:
         return ErrorCode.NONE
     # There is no group, or it is of a kind whose members commit no offsets.
@@ -209,6 +213,34 @@ def _check_classic_commit(
     if not code:
         turn.restart_session(group, member)
     return code
+
+
+def _check_consumer_commit(
+    turn: Turn, group: ConsumerGroup, request: OffsetCommitRequest, version: int
+) -> ErrorCode:
+    """A member that has missed its newest epoch may commit what it has had since before
+    (KIP-1251): all of the asked partitions, or it commits none."""
+    epoch = request.generation_id_or_member_epoch
+    if epoch < 0 and group.is_empty:
+        return ErrorCode.NONE
+    member = group.members.get(request.member_id)
+    if member is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if member.classic is None and version < MEMBER_EPOCH_SINCE_VERSION:
+        return ErrorCode.UNSUPPORTED_VERSION
+    if epoch == member.epoch:
+        return ErrorCode.NONE
+    stale = ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
+    if epoch > member.epoch:
+        return stale
+    for topic in request.topics:
+        topic_id = topic.topic_id
+        if topic_id == ZERO_UUID:
+            topic_id = turn.shard.topic_id_of(topic.name) or ZERO_UUID
+        epochs = {**member.revoking.get(topic_id, {}), **member.assigned.get(topic_id, {})}
+        if any(epoch < epochs.get(one.partition_index, epoch + 1) for one in topic.partitions):
+            return stale
+    return ErrorCode.NONE
 
 
 def _tell_reset(turn: Turn, group_id: str, topic: str, index: int, offset: int) -> None:

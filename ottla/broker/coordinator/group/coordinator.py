@@ -31,8 +31,9 @@ class GroupCoordinator(Coordinator[GroupShard]):
         known = image.topics.by_id
         names.update(known[one].name for one in delta.changed_partitions if one in known)
         if names:
-            for shard in self.loaded_shards():
-                shard.topics_changed(names)
+            any_new = any(one not in delta.base.topics.by_id for one in delta.changed_partitions)
+            for _, shard in self.loaded():
+                shard.topics_changed(names, any_new=any_new)
 
 
 def make_group_coordinator(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.coordinator.group.classic import ClassicGroup
+from ottla.broker.coordinator.group.consumer import ConsumerGroup
 from ottla.broker.coordinator.group.kinds import Group
 from ottla.broker.coordinator.group.states import State
 from ottla.protocol.errors import ErrorCode
@@ -34,8 +35,12 @@ def fetch_offsets(
     *,
     require_stable: bool,
 ) -> FetchedGroup:
-    """The offsets of one group: of the asked topics, or of all that it has."""
+    """The offsets of one group: of the asked topics, or of all that it has. A member of a consumer
+    group that says who it is must be in its newest epoch."""
     group_id = request.group_id
+    refusal = _check_fetch(shard, request)
+    if refusal:
+        return FetchedGroup(group_id, error_code=int(refusal))
     known = shard.offsets.of_group(group_id)
     response = FetchedGroup(group_id)
     if request.topics is None:
@@ -60,6 +65,21 @@ def fetch_offsets(
                     )
                 )
     return response
+
+
+def _check_fetch(
+    shard: GroupShard, request: OffsetFetchRequest.OffsetFetchRequestGroup
+) -> ErrorCode:
+    group = shard.groups.get(request.group_id)
+    member_id, epoch = request.member_id, request.member_epoch
+    if not isinstance(group, ConsumerGroup) or (member_id is None and epoch < 0):
+        return ErrorCode.NONE
+    member = group.members.get(member_id or "")
+    if member is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if epoch == member.epoch:
+        return ErrorCode.NONE
+    return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
 
 
 def describe(shard: GroupShard, group_id: str, version: int) -> Described:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.broker.coordinator.group.classic import ClassicGroup, Member
+from ottla.broker.coordinator.group.modern import ModernGroup
 from ottla.broker.coordinator.group.rebalance import (
     answer_joined,
     complete_if_joined,
@@ -64,31 +65,41 @@ def said(reason: str | None) -> str:
     return f"it says: {reason[:REASON_LENGTH_MAX]}" if reason else "it gives no reason"
 
 
-def join(turn: Turn, caller: Caller, request: JoinGroupRequest, reply: Reply) -> None:
-    """One JoinGroup; its answer may come much later."""
+def check_join(turn: Turn, caller: Caller, request: JoinGroupRequest, reply: Reply) -> Join | None:
+    """The request, or None if it is refused whatever the group."""
     settings = turn.settings
     member_id = request.member_id
     if not request.group_id:
         turn.answer(reply, join_refused(ErrorCode.INVALID_GROUP_ID, member_id))
-        return
+        return None
     low_ms, high_ms = settings.min_session_timeout_ms, settings.max_session_timeout_ms
     if not low_ms <= request.session_timeout_ms <= high_ms:
         turn.answer(reply, join_refused(ErrorCode.INVALID_SESSION_TIMEOUT, member_id))
-        return
+        return None
+    protocols: dict[str, bytes] = {}
+    for protocol in request.protocols:
+        protocols.setdefault(protocol.name, protocol.metadata)
+    return Join(caller, request, reply, protocols)
+
+
+def join(turn: Turn, asked: Join) -> None:
+    """One JoinGroup to a classic group; its answer may come much later."""
+    caller, request, reply, protocols = asked
+    member_id = request.member_id
     group = turn.shard.groups.get(request.group_id)
-    if group is None:
+    is_replaced = isinstance(group, ModernGroup) and group.is_empty
+    if group is None or is_replaced:
         if member_id != NO_MEMBER_ID:
             turn.answer(reply, join_refused(ErrorCode.UNKNOWN_MEMBER_ID, member_id))
             return
+        if is_replaced and group is not None:
+            for key in list(group.tombstone_keys()):
+                turn.write(key, None)
         group = turn.shard.create(turn, request.group_id)
     elif not isinstance(group, ClassicGroup):
         turn.answer(reply, join_refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id))
         return
-    protocols: dict[str, bytes] = {}
-    for protocol in request.protocols:
-        protocols.setdefault(protocol.name, protocol.metadata)
-    asked = Join(caller, request, reply, protocols)
-    if not _has_room(group, member_id, settings.max_size):
+    if not _has_room(group, member_id, turn.settings.max_size):
         group.remove(member_id)
         turn.tell(
             "group_full", group.group_id, "group.max.size is reached", members=len(group.members)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ottla.broker.coordinator.group.classic import ClassicGroup, Member
 from ottla.broker.coordinator.group.joining import NO_MEMBER_ID, Caller, said
 from ottla.broker.coordinator.group.rebalance import (
@@ -71,30 +73,41 @@ def heartbeat(turn: Turn, request: HeartbeatRequest) -> ErrorCode:
     return ON_HEARTBEAT[group.state]
 
 
-def leave(turn: Turn, caller: Caller, request: LeaveGroupRequest) -> LeaveGroupResponse:
-    """One LeaveGroup; before version 3 it has one member, whose error is that of the request."""
+def leave(
+    turn: Turn,
+    caller: Caller,
+    request: LeaveGroupRequest,
+    leave_all: Callable[[list[Leaver]], list[ErrorCode]],
+) -> LeaveGroupResponse:
+    """One LeaveGroup; before version 3 it has one member, whose error is that of the request.
+    `leave_all` is what the group does."""
     if not request.group_id:
         return LeaveGroupResponse(error_code=int(ErrorCode.INVALID_GROUP_ID))
     leavers = request.members
     if caller.version < SEVERAL_LEAVE_SINCE_VERSION:
         leavers = [Leaver(request.member_id)]
-    group = turn.shard.groups.get(request.group_id)
-    if not isinstance(group, ClassicGroup):
-        group = None
-    answers: list[Left] = []
-    gone: list[str] = []
-    for leaver in leavers:
-        code = ErrorCode.UNKNOWN_MEMBER_ID
-        if group is not None:
-            code = _leave_one(turn, group, leaver)
-        if not code:
-            gone.append(leaver.group_instance_id or leaver.member_id)
-        answers.append(Left(leaver.member_id, leaver.group_instance_id, int(code)))
-    if group is not None and gone:
-        _go_on_without(turn, group, f"{', '.join(gone)} left")
+    codes = leave_all(leavers)
     if caller.version < SEVERAL_LEAVE_SINCE_VERSION:
-        return LeaveGroupResponse(error_code=answers[0].error_code)
-    return LeaveGroupResponse(members=answers)
+        return LeaveGroupResponse(error_code=int(codes[0]))
+    return LeaveGroupResponse(
+        members=[
+            Left(leaver.member_id, leaver.group_instance_id, int(code))
+            for leaver, code in zip(leavers, codes, strict=True)
+        ]
+    )
+
+
+def leave_classic(turn: Turn, group: ClassicGroup, leavers: list[Leaver]) -> list[ErrorCode]:
+    """Takes out those who leave; those who are left rebalance once."""
+    codes = [_leave_one(turn, group, leaver) for leaver in leavers]
+    gone = [
+        leaver.group_instance_id or leaver.member_id
+        for leaver, code in zip(leavers, codes, strict=True)
+        if not code
+    ]
+    if gone:
+        _go_on_without(turn, group, f"{', '.join(gone)} left")
+    return codes
 
 
 def time_is_up(turn: Turn, group: ClassicGroup, timer: Timer) -> None:

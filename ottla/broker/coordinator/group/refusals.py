@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.consumer_group import ConsumerGroupDescribeResponse
 from ottla.protocol.messages.groups import (
     DeleteGroupsResponse,
     DescribeGroupsResponse,
@@ -22,6 +23,7 @@ _SHOWN: dict[ErrorCode, ErrorCode] = {
 }
 
 _NAMED = (
+    ConsumerGroupDescribeResponse.DescribedGroup,
     DeleteGroupsResponse.DeletableGroupResult,
     DescribeGroupsResponse.DescribedGroup,
     OffsetFetchResponse.OffsetFetchResponseGroup,

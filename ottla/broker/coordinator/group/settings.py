@@ -13,6 +13,9 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * MINUTE_MS
 """Kafka's own: a client that is given no member id before it is in (JoinGroup 0 to 3) may give up
 and come again as another one; so long the group waits for the first."""
 
+CAN_UPGRADE = frozenset({"UPGRADE", "BIDIRECTIONAL"})
+CAN_DOWNGRADE = frozenset({"DOWNGRADE", "BIDIRECTIONAL"})
+
 NEWCOMERS_MS = 50
 """The least initial delay, and again as often as one came. Consumers that start together are some
 tens of milliseconds apart, and who comes after the first assignment has left waits for the
@@ -79,6 +82,12 @@ class GroupSettings:
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 10_080 * MINUTE_MS
     consumer: ModernSettings = ModernSettings()
+    assignors: tuple[str, ...] = ("uniform", "range")
+    """Of consumer groups, the default first."""
+    can_upgrade: bool = True
+    """Whether a classic group turns into a consumer group while it has members."""
+    can_downgrade: bool = True
+    regex_refresh_ms: int = 10 * MINUTE_MS
 
     def of_kind(self, kind: Kind) -> ModernSettings:
         """The settings of a kind of modern group."""
@@ -112,5 +121,31 @@ class LiveSettings:
                 max_size=config.group_max_size,
                 offset_metadata_max_bytes=config.offset_metadata_max_bytes,
                 offsets_retention_ms=config.offsets_retention_minutes * MINUTE_MS,
+                consumer=_consumer_settings(config),
+                assignors=config.group_consumer_assignors,
+                can_upgrade=config.group_consumer_migration_policy.upper() in CAN_UPGRADE,
+                can_downgrade=config.group_consumer_migration_policy.upper() in CAN_DOWNGRADE,
+                regex_refresh_ms=config.group_consumer_regex_refresh_interval_ms,
             )
         return self._settings
+
+
+def _consumer_settings(config: BrokerConfig) -> ModernSettings:
+    return ModernSettings(
+        Intervals(
+            config.group_consumer_session_timeout_ms,
+            config.group_consumer_heartbeat_interval_ms,
+            config.group_consumer_assignment_interval_ms,
+        ),
+        Intervals(
+            config.group_consumer_min_session_timeout_ms,
+            config.group_consumer_min_heartbeat_interval_ms,
+            config.group_consumer_min_assignment_interval_ms,
+        ),
+        Intervals(
+            config.group_consumer_max_session_timeout_ms,
+            config.group_consumer_max_heartbeat_interval_ms,
+            config.group_consumer_max_assignment_interval_ms,
+        ),
+        config.group_consumer_max_size,
+    )

@@ -8,17 +8,23 @@ in this folder, its records in `apply`, its timers in `expire`.
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ottla.broker.coordinator.group import (
     commits,
+    consumer_classic,
+    consumer_heartbeat,
+    consumer_members,
     consumer_replay,
+    describing,
     inspection,
     joining,
     membership,
 )
 from ottla.broker.coordinator.group.classic import ClassicGroup
+from ottla.broker.coordinator.group.consumer import ConsumerGroup
 from ottla.broker.coordinator.group.joining import Caller
 from ottla.broker.coordinator.group.kinds import Group
 from ottla.broker.coordinator.group.modern import ModernGroup
@@ -31,6 +37,7 @@ from ottla.broker.coordinator.outcome import CoordinatorRecord, Moment, Outcome,
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.ports import Rng
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.consumer_group import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.coordinator_records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -75,6 +82,8 @@ class GroupShard:
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
         self.timers: Timers[Timer] = Timers()
+        self.new_topics_version = -1
+        """Of the topics when the newest of them came, as far as this shard has seen it."""
 
     def __repr__(self) -> str:
         return f"<GroupShard groups={len(self.groups)} {self.offsets!r} {self.timers!r}>"
@@ -87,17 +96,31 @@ class GroupShard:
 
     def join(self, caller: Caller, request: JoinGroupRequest, reply: Reply, now: Moment) -> Outcome:
         turn = Turn(self, now)
-        joining.join(turn, caller, request, reply)
+        asked = joining.check_join(turn, caller, request, reply)
+        if asked is not None:
+            match self.groups.get(request.group_id):
+                case ConsumerGroup(is_empty=False) as group:
+                    consumer_classic.join(turn, group, asked)
+                case _:
+                    joining.join(turn, asked)
         return turn.outcome
 
     def sync(self, caller: Caller, request: SyncGroupRequest, reply: Reply, now: Moment) -> Outcome:
         turn = Turn(self, now)
-        membership.sync(turn, caller, request, reply)
+        match self.groups.get(request.group_id):
+            case ConsumerGroup() as group:
+                turn.answer(reply, consumer_classic.sync(turn, group, request))
+            case _:
+                membership.sync(turn, caller, request, reply)
         return turn.outcome
 
     def heartbeat(self, request: HeartbeatRequest, reply: Reply, now: Moment) -> Outcome:
         turn = Turn(self, now)
-        code = membership.heartbeat(turn, request)
+        match self.groups.get(request.group_id):
+            case ConsumerGroup() as group:
+                code = consumer_classic.heartbeat(turn, group, request)
+            case _:
+                code = membership.heartbeat(turn, request)
         turn.answer(reply, HeartbeatResponse(error_code=int(code)))
         return turn.outcome
 
@@ -105,7 +128,18 @@ class GroupShard:
         self, caller: Caller, request: LeaveGroupRequest, reply: Reply, now: Moment
     ) -> Outcome:
         turn = Turn(self, now)
-        turn.answer(reply, membership.leave(turn, caller, request))
+        group = self.groups.get(request.group_id)
+
+        def leave_all(leavers: list[membership.Leaver]) -> list[ErrorCode]:
+            match group:
+                case ClassicGroup():
+                    return membership.leave_classic(turn, group, leavers)
+                case ConsumerGroup():
+                    return consumer_classic.leave(turn, group, leavers)
+                case _:
+                    return [ErrorCode.UNKNOWN_MEMBER_ID] * len(leavers)
+
+        turn.answer(reply, membership.leave(turn, caller, request, leave_all))
         return turn.outcome
 
     def commit_offsets(
@@ -144,6 +178,18 @@ class GroupShard:
         turn.answer(reply, commits.delete_group(turn, group_id))
         return turn.outcome
 
+    def consumer_heartbeat(
+        self, caller: Caller, request: ConsumerGroupHeartbeatRequest, reply: Reply, now: Moment
+    ) -> Outcome:
+        turn = Turn(self, now)
+        turn.answer(reply, consumer_heartbeat.heartbeat(turn, caller, request))
+        return turn.outcome
+
+    def consumer_describe(self, group_id: str, reply: Reply, now: Moment) -> Outcome:
+        turn = Turn(self, now)
+        turn.answer(reply, describing.describe(self, group_id))
+        return turn.outcome
+
     def expire(self, now: Moment) -> Outcome:
         """Whatever is due now; call it when `timers.next_ms` comes."""
         turn = Turn(self, now)
@@ -151,12 +197,17 @@ class GroupShard:
             match self.groups.get(timer.group_id):
                 case ClassicGroup() as group:
                     membership.time_is_up(turn, group, timer)
+                case ConsumerGroup() as group:
+                    consumer_members.time_is_up(turn, group, timer)
         return turn.outcome
 
-    def topics_changed(self, names: Iterable[str]) -> None:
+    def topics_changed(self, names: Iterable[str], *, any_new: bool) -> None:
         """Topics were made, deleted or changed: the next heartbeat of a group that wants one of
-        them looks whether it is to be assigned anew."""
+        them looks whether it is to be assigned anew; if one is new, also whether a regular
+        expression matches it."""
         changed = frozenset(names)
+        if any_new:
+            self.new_topics_version = self.topics.version
         for group in self.groups.values():
             if isinstance(group, ModernGroup) and not changed.isdisjoint(group.wanted_names):
                 group.metadata_is_stale = True
@@ -180,6 +231,8 @@ class GroupShard:
             match group:
                 case ClassicGroup():
                     membership.loaded(turn, group)
+                case ConsumerGroup():
+                    consumer_members.loaded(turn, group)
         return turn.outcome
 
     def unloaded(self, now: Moment) -> Outcome:
@@ -245,6 +298,13 @@ class GroupShard:
         return (
             f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
         )
+
+    def new_short_uuid(self) -> str:
+        """A random UUID as Kafka prints its own, which begins with no dash."""
+        while True:
+            text = urlsafe_b64encode(self._rng.getrandbits(128).to_bytes(16)).decode().rstrip("=")
+            if not text.startswith("-"):
+                return text
 
     def tell_fenced(
         self,

@@ -33,6 +33,20 @@ class TimerKind(Enum):
     """By then every member of the generation has sent SyncGroup."""
     SESSION = auto()
     """A member, or one that was given an id and has not come with it, is taken for dead."""
+    REVOKE = auto()
+    """By then a member of a consumer group has given up what it is to give up."""
+    MEMBER_JOIN = auto()
+    """By then a member of the classic protocol in a consumer group has joined again."""
+    MEMBER_SYNC = auto()
+    """By then it has sent SyncGroup."""
+
+
+_MEMBER_TIMERS = (
+    TimerKind.SESSION,
+    TimerKind.REVOKE,
+    TimerKind.MEMBER_JOIN,
+    TimerKind.MEMBER_SYNC,
+)
 
 
 class Timer(NamedTuple):
@@ -84,6 +98,11 @@ class Turn:
 
     def start(self, timer: Timer, delay_ms: int) -> None:
         self.timers.set(timer, self.now.monotonic_ms + delay_ms)
+
+    def cancel_member_timers(self, group_id: str, member_id: str) -> None:
+        """All that a member of a modern group may have."""
+        for kind in _MEMBER_TIMERS:
+            self.timers.cancel(Timer(kind, group_id, member_id))
 
     def restart_session(
         self, group: ClassicGroup, member: Member, *, timeout_ms: int | None = None

@@ -1,0 +1,50 @@
+"""Subscriptions by regular expression: which topics a pattern stands for, in linear time.
+
+The syntax is RE2's, which is that of the RE2/J of Kafka's coordinator; a pattern must match a whole
+name. RE2 takes time in proportion to the length of the name, whatever the pattern.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+
+def check_pattern(pattern: str) -> None:
+    """Raises INVALID_REGULAR_EXPRESSION if nothing can be subscribed to by this pattern."""
+    try:
+        _compiled(pattern)
+    except ValueError as error:
+        said = f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {error}."
+        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, said) from error
+
+
+def resolve(patterns: Iterable[str], names: Iterable[str]) -> Mapping[str, frozenset[str]]:
+    """The names that match each pattern; none match one that is not valid any more."""
+    known = tuple(names)
+    found: dict[str, frozenset[str]] = {}
+    for pattern in patterns:
+        try:
+            compiled = _compiled(pattern)
+        except ValueError:
+            found[pattern] = frozenset()
+        else:
+            found[pattern] = frozenset(name for name in known if compiled.fullmatch(name))
+    return found
+
+
+def _compiled(pattern: str) -> Any:
+    """Raises ValueError. The library costs a megabyte and some milliseconds: only who uses
+    patterns pays for it."""
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        (reason,) = error.args
+        said = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+        raise ValueError(said) from error

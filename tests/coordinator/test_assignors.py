@@ -1,0 +1,186 @@
+"""The assignors of consumer groups: every partition has one owner, shares are even, and little
+moves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.broker.coordinator.group.assignors import CONSUMER_ASSIGNORS
+from ottla.broker.coordinator.group.assignors.range import assign_ranges
+from ottla.broker.coordinator.group.assignors.uniform import assign_uniformly
+from ottla.broker.coordinator.group.modern import Assignment
+from ottla.broker.coordinator.group.targets import Assignor, GroupSpec, MemberSpec
+
+Counts = dict[bytes, int]
+
+
+def topic(number: int) -> bytes:
+    return number.to_bytes(16)
+
+
+def spec_of(
+    counts: Counts,
+    wants: Mapping[str, frozenset[bytes]],
+    has: Mapping[str, Assignment] | None = None,
+) -> GroupSpec:
+    known = has or {}
+    return GroupSpec(
+        {
+            name: MemberSpec(wanted & counts.keys(), known.get(name, {}))
+            for name, wanted in wants.items()
+        },
+        {topic_id: range(count) for topic_id, count in counts.items()},
+    )
+
+
+def places(assignment: Assignment) -> set[tuple[bytes, int]]:
+    return {(topic_id, index) for topic_id, indexes in assignment.items() for index in indexes}
+
+
+def moved(before: Mapping[str, Assignment], after: Mapping[str, Assignment]) -> int:
+    """How many partitions have another owner than they had."""
+    return sum(len(places(after[name]) - places(before.get(name, {}))) for name in after)
+
+
+def check_owners(spec: GroupSpec, after: Mapping[str, Assignment]) -> None:
+    owned = [place for one in after.values() for place in places(one)]
+    assert len(owned) == len(set(owned)), "a partition has two owners"
+    wanted = set().union(*(member.topic_ids for member in spec.members.values()))
+    every = {(one, index) for one in wanted for index in spec.partitions[one]}
+    assert set(owned) == every
+    for name, assignment in after.items():
+        assert assignment.keys() <= spec.members[name].topic_ids
+        assert all(assignment.values()), "no empty topics"
+
+
+topic_counts = st.dictionaries(
+    st.integers(1, 5).map(topic), st.integers(1, 9), min_size=1, max_size=5
+)
+names = st.lists(st.sampled_from("ABCDEFGH"), unique=True, min_size=1)
+
+
+@st.composite
+def groups(draw: st.DrawFn, *, alike: bool) -> GroupSpec:
+    """A group as it may stand after an earlier assignment by whatever assignor."""
+    counts: Counts = draw(topic_counts)
+    members = draw(names)
+    some = st.frozensets(st.sampled_from(sorted(counts)))
+    if alike:
+        wanted = draw(some)
+        wants = dict.fromkeys(members, wanted)
+    else:
+        wants = {name: draw(some) for name in members}
+    former: dict[str, dict[bytes, set[int]]] = {}
+    for topic_id, count in counts.items():
+        for index in range(count + 2):
+            owner = draw(st.sampled_from([*members, "gone", None]))
+            if owner is not None:
+                former.setdefault(owner, {}).setdefault(topic_id, set()).add(index)
+    has = {
+        name: {topic_id: frozenset(indexes) for topic_id, indexes in one.items()}
+        for name, one in former.items()
+    }
+    return spec_of(counts, wants, has)
+
+
+@given(groups(alike=False))
+@pytest.mark.parametrize("assign", CONSUMER_ASSIGNORS.values(), ids=CONSUMER_ASSIGNORS)
+def test_every_partition_has_one_owner_who_wants_it(assign: Assignor, spec: GroupSpec) -> None:
+    check_owners(spec, assign(spec))
+
+
+@given(groups(alike=True))
+def test_uniform_shares_differ_by_one_at_most_and_as_few_partitions_move_as_can(
+    spec: GroupSpec,
+) -> None:
+    after = assign_uniformly(spec)
+
+    check_owners(spec, after)
+    sizes = [len(places(one)) for one in after.values()]
+    assert max(sizes) - min(sizes) <= 1
+    kept = sorted(
+        (_valid(spec, name) for name in spec.members),
+        reverse=True,
+    )
+    low, extra = divmod(sum(sizes), len(sizes))
+    most_kept = sum(min(count, low + (place < extra)) for place, count in enumerate(kept))
+    before = {name: member.assigned for name, member in spec.members.items()}
+    assert sum(sizes) - moved(before, after) == most_kept
+
+
+def _valid(spec: GroupSpec, name: str) -> int:
+    member = spec.members[name]
+    return sum(
+        len(indexes & frozenset(spec.partitions[topic_id]))
+        for topic_id, indexes in member.assigned.items()
+        if topic_id in member.topic_ids
+    )
+
+
+@given(groups(alike=False))
+def test_no_partition_can_move_to_make_uniform_shares_more_even(spec: GroupSpec) -> None:
+    after = assign_uniformly(spec)
+
+    for giver, assignment in after.items():
+        for taker, member in spec.members.items():
+            if len(places(assignment)) >= len(places(after[taker])) + 2:
+                assert not assignment.keys() & member.topic_ids, (giver, taker, after)
+
+
+@given(groups(alike=False))
+@pytest.mark.parametrize("assign", CONSUMER_ASSIGNORS.values(), ids=CONSUMER_ASSIGNORS)
+def test_what_was_assigned_once_stays(assign: Assignor, spec: GroupSpec) -> None:
+    once = assign(spec)
+    again = spec._replace(
+        members={
+            name: member._replace(assigned=once[name]) for name, member in spec.members.items()
+        }
+    )
+
+    assert moved(once, assign(again)) == 0
+
+
+def test_uniform_goes_by_way_of_others_where_it_must() -> None:
+    one, two = topic(1), topic(2)
+    wants = {"A": frozenset({one}), "B": frozenset({one, two}), "C": frozenset({two})}
+    has = {"A": {one: frozenset(range(4))}, "B": {two: frozenset(range(2))}}
+    after = assign_uniformly(spec_of({one: 4, two: 2}, wants, has))
+
+    assert [len(places(after[name])) for name in "ABC"] == [2, 2, 2]
+
+
+def test_a_newcomer_takes_its_share_and_nothing_else_moves() -> None:
+    counts = {topic(1): 900}
+    wants = {f"m{number}": frozenset(counts) for number in range(9)}
+    before = assign_uniformly(spec_of(counts, wants))
+    wants["new"] = frozenset(counts)
+    after = assign_uniformly(spec_of(counts, wants, before))
+
+    assert len(places(after["new"])) == 90
+    assert moved(before, after) == 90
+
+
+def test_ranges_are_cut_alike_of_topics_alike_and_static_members_come_first() -> None:
+    counts = {topic(1): 3, topic(2): 3}
+    wanted = frozenset(counts)
+    spec = GroupSpec(
+        {
+            "a-dynamic": MemberSpec(wanted, {}),
+            "z-static": MemberSpec(wanted, {}, "i0"),
+        },
+        {topic_id: range(count) for topic_id, count in counts.items()},
+    )
+
+    assert assign_ranges(spec) == {
+        "z-static": {topic(1): frozenset({0, 1}), topic(2): frozenset({0, 1})},
+        "a-dynamic": {topic(1): frozenset({2}), topic(2): frozenset({2})},
+    }
+
+
+def test_nobody_gets_nothing_of_nothing() -> None:
+    assert assign_uniformly(spec_of({}, {})) == {}
+    assert assign_uniformly(spec_of({}, {"A": frozenset()})) == {"A": {}}
