@@ -13,6 +13,7 @@ from ottla.protocol.messages import (
     api_versions,
     broker_lifecycle,
     configs,
+    consumer_group,
     features,
     fetch,
     groups,
@@ -365,6 +366,16 @@ SERVED: dict[int, Api] = {
             ApiKey.UNREGISTER_BROKER,
             broker_lifecycle.UnregisterBrokerRequest,
             broker_lifecycle.UnregisterBrokerResponse,
+        ),
+        _api(
+            ApiKey.CONSUMER_GROUP_HEARTBEAT,
+            consumer_group.ConsumerGroupHeartbeatRequest,
+            consumer_group.ConsumerGroupHeartbeatResponse,
+        ),
+        _api(
+            ApiKey.CONSUMER_GROUP_DESCRIBE,
+            consumer_group.ConsumerGroupDescribeRequest,
+            consumer_group.ConsumerGroupDescribeResponse,
         ),
         _api(
             ApiKey.LIST_CONFIG_RESOURCES,

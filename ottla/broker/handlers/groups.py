@@ -80,9 +80,9 @@ class Gathering(Pending):
         self._missing = count
         self._make = make
 
-    def part(self, index: int) -> _Part:
+    def part(self, index: int) -> Part:
         """Whoever answers the question of that index."""
-        return _Part(self, index)
+        return Part(self, index)
 
     def put(self, index: int, response: Any) -> None:
         assert self._parts[index] is None
@@ -92,7 +92,7 @@ class Gathering(Pending):
             self.complete(self._make(self._parts))
 
 
-class _Part:
+class Part:
     __slots__ = ("_gathering", "_index")
 
     def __init__(self, gathering: Gathering, index: int) -> None:
@@ -195,7 +195,7 @@ def handle_describe_groups(
                 group.authorized_operations = GROUP_OPERATIONS
         return DescribeGroupsResponse(groups=groups)
 
-    def ask(found: Found, group_id: str, part: _Part) -> None:
+    def ask(found: Found, group_id: str, part: Part) -> None:
         runner, shard = found
         runner.perform(shard.describe(group_id, version, part, runner.now()))
 
@@ -210,7 +210,7 @@ def handle_delete_groups(
 ) -> DeleteGroupsResponse | Pending:
     """Each group is deleted, with its offsets, or refused on its own."""
 
-    def ask(found: Found, group_id: str, part: _Part) -> None:
+    def ask(found: Found, group_id: str, part: Part) -> None:
         runner, shard = found
         runner.perform(shard.delete_group(group_id, part, runner.now()))
 
@@ -228,7 +228,7 @@ def ask_each(
     rooms: Rooms,
     group_ids: list[str],
     make: Callable[[list[Any]], R],
-    ask: Callable[[Found, str, _Part], None],
+    ask: Callable[[Found, str, Part], None],
     refuse: Callable[[str, ErrorCode], Any],
 ) -> R | Pending:
     """One answer for several groups, each of which may be somewhere else."""
