@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 SWEEP ?= --nested
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check conformance files crash text golden bench
+.PHONY: help run test check conformance files crash model text golden bench
 
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -41,6 +41,9 @@ files: $(READY) ## directories of Apache Kafka opened by Ottla, and the other wa
 crash: $(READY) ## kill -9 while producers write, 50 times; a crash at every call on a simulated disk
 	$(BIN)/python -m tests.log.crash_sweep $(SWEEP)
 	$(BIN)/python -m tests.crash $(ARGS)
+
+model: $(READY) ## 100,000 random operations on a log beside a model of it, by seed
+	$(BIN)/python -m tests.log.random_ops $(ARGS)
 
 text: $(READY) ## 100 MB of this machine's text in and out with kcat, over a kill -9
 	$(BIN)/python -m tests.text $(ARGS)

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from ottla.broker.scheduler import Scheduler
+from ottla.broker.scheduler import Scheduler, in_worker
 from tests.broker.virtual_loop import run
 
 
@@ -51,6 +51,33 @@ def test_a_one_shot_job_runs_once_and_frees_its_name() -> None:
         assert diary.notes == [(30, "hello"), (100, "again")]
 
     run(scenario())
+
+
+async def test_a_stop_waits_for_the_worker_of_a_job() -> None:
+    """What the thread has in hand, a file above all, must not be taken from under it."""
+    begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        may_end.wait(5)
+        ended.set()
+
+    async def job() -> None:
+        await in_worker(work)
+
+    diary = Diary()
+    diary.scheduler.once("work", 0, job)
+    while not begun.is_set():
+        await asyncio.sleep(0)
+    stopping = asyncio.create_task(diary.scheduler.stop())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not stopping.done()
+    may_end.set()
+    await stopping
+
+    assert ended.is_set()
+    assert diary.errors == []
 
 
 def test_a_job_still_running_skips_its_turn() -> None:

@@ -7,7 +7,7 @@ from typing import Self
 
 import pytest
 
-from ottla.broker.log import checkpoints
+from ottla.broker.log import checkpoints, recovery
 from ottla.broker.ports import Rng
 from ottla.testing.disk import SimDisk, SimFile
 from ottla.testing.platter import CrashMode
@@ -111,6 +111,27 @@ class _StaleRecoveryPoint(World):
         self.give_up_sealed_segments()
         for log in self.manager.logs:
             log.delete_old_segments(self.clock.wall_ms())
+
+
+class _AnyCrc(int):
+    """Equal to every other."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    __hash__ = int.__hash__
+
+
+def test_without_the_crc_check_of_recovery_the_sweep_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was torn is served then, and its producer never sent such a batch."""
+    monkeypatch.setattr(recovery, "crc32c", lambda data: _AnyCrc())
+    with pytest.raises(Violation, match="holds a batch that nobody sent") as raised:
+        Sweep(SimDisk(), seeds=2).run()
+
+    assert "mode TORN" in str(raised.value)
 
 
 @pytest.mark.parametrize("world", [_EarlyRecoveryPoint, _EarlyAnswer])

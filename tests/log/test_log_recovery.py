@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from ottla.broker.log.log import UPPER_LOG_END, Log
 from ottla.broker.log.recovery import DECISIONS, Decision
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.testing.disk import SimDisk
+from ottla.testing.platter import CrashMode
 from tests.log.events import RecordedEvents
 from tests.log.logs import (
     DIRECTORY,
@@ -363,3 +365,32 @@ def test_an_old_preallocated_tail_is_no_batch() -> None:
 
     assert log.log_end_offset == 4
     assert disk.open(path_of(0)).size() == 4 * SIZE
+
+
+@pytest.mark.parametrize("rolls", [False, True], ids=["cut back", "rolled"])
+def test_a_clean_stop_syncs_what_a_full_disk_left_behind(rolls: bool) -> None:
+    """Nothing was appended since the start, but files have changed, and a crash may follow."""
+    disk = new_disk()
+    log = open_log(disk, SMALL)
+    for _ in range(8):
+        append(log)
+    log.close()
+    end, size = log.log_end_offset, log.segments[0].size
+    log = open_log(disk, SMALL, recovery_point=end)
+    disk.free = 30
+    with pytest.raises(KafkaError):
+        append(log)
+    if rolls:
+        disk.free = 60
+        with pytest.raises(KafkaError):
+            append(log, size=900)
+        assert len(log.segments) == 2
+    disk.free = 1 << 30
+    log.close()
+    for mode in CrashMode:
+        left = disk.crash(random.Random(1), mode)
+        again = open_log(left, SMALL, recovery_point=end, high_watermark=end)
+
+        assert again.log_end_offset == end
+        assert again.segments[0].size == size
+        assert offsets(again) == list(range(end))

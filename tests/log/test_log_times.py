@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from dataclasses import replace
 
@@ -92,3 +93,26 @@ def test_times_in_any_order_are_found(seed: int) -> None:
 
     log.truncate_to(rng.randrange(log.log_start_offset, log.log_end_offset))
     check(log, [one for one in written if one[0] < log.log_end_offset])
+
+
+@pytest.mark.parametrize("call", ["pread", "open", "size", "truncate", "pwrite"])
+def test_an_index_that_could_not_be_made_anew_is_made_by_the_next_look(call: str) -> None:
+    """A disk that fails for a moment must not leave half an index that is believed."""
+    failed = 0
+    for passing in range(12):
+        disk = new_disk()
+        log, written = write(disk, random.Random(5), CONFIG)
+        sizes = [segment.size for segment in log.segments]
+        log.close()
+        for segment in log.segments:
+            disk.remove(f"{DIRECTORY}/{segment.base_offset:020d}.timeindex")
+        log = open_log(disk, CONFIG, recovery_point=log.log_end_offset)
+        disk.inject(call, errno.EIO, path=DIRECTORY, passing=passing)
+        try:
+            check(log, written)
+        except OSError:
+            failed += 1
+        assert [segment.size for segment in log.segments] == sizes
+        check(log, written)
+
+    assert failed

@@ -12,12 +12,16 @@ from dataclasses import replace
 
 import pytest
 
+from ottla.broker.log.directories import Kind, PartitionName
 from ottla.broker.log.log import UPPER_LOG_END, Log
+from ottla.broker.log.moving import FutureCopy, continues, first_base_offset, next_slice
 from ottla.broker.log.old_messages import MESSAGE_SIZE_MIN, read_message
 from ottla.config.types import LogConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.legacy import iterate_legacy_records, iterate_messages
+from ottla.testing.clock import SimClock
 from ottla.testing.disk import SimDisk
+from tests.log.events import RecordedEvents
 from tests.log.logs import DIRECTORY, append, batch, flush, new_disk, open_log
 from tests.records.test_legacy import SETS
 
@@ -155,6 +159,44 @@ def test_a_torn_or_changed_one_is_cut(name: str) -> None:
         assert log.log_end_offset < whole
         assert append(log) == log.log_end_offset - 1
         flush(log)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_they_move_to_another_log_dir(name: str) -> None:
+    repeats = repeats_of(name)
+    content = stored(name, repeats)
+    disk = disk_with(content)
+    disk.make_dir("/other")
+    source = open_log(disk, CONFIG, clean=False, log_start_offset=FIRST)
+    path = f"/other/orders-0.{'0' * 32}-future"
+    place = PartitionName("orders", 0, Kind.FUTURE)
+    copy = FutureCopy(disk, "/other", path, place, SimClock(), RecordedEvents())
+    copy.make(source.topic_id)
+    copy.open(source, clean=True)
+    assert copy.log is not None
+    copy.start_over(first_base_offset(source))
+    while (found := next_slice(source, copy.log)) is not None:
+        copy.append(found.read(), CONFIG)
+    assert continues(source, copy.log)
+    copy.prepare(source)
+    copy.complete(source, source.producer_state.snapshot())
+    moved = copy.take_name(source)
+
+    assert (moved.log_start_offset, moved.log_end_offset) == (FIRST, source.log_end_offset)
+    whole = moved.read(FIRST, max_bytes=1 << 20, upper=UPPER_LOG_END, at_least_one=True)
+    assert whole is not None
+    assert whole.read() == content
+
+
+def test_a_changed_one_is_not_copied() -> None:
+    content = bytearray(SETS["magic1 none"])
+    content[-1] ^= 1
+    log = open_log(new_disk(), CONFIG)
+    with pytest.raises(KafkaError) as raised:
+        log.append_as_follower(memoryview(content), now_ms=0)
+
+    assert raised.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert log.log_end_offset == 0
 
 
 def test_a_damaged_one_is_not_walked_over() -> None:

@@ -91,6 +91,34 @@ async def test_a_failed_append_does_not_hide_the_answer_of_those_that_wait_besid
         raw.close()
 
 
+async def test_a_partition_for_which_there_was_no_room_is_made_when_there_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write = PosixFile.pwrite
+
+    def full(self: PosixFile, data: Any, position: int) -> None:
+        if "/t-" in self.path:
+            raise OSError(errno.ENOSPC, "no space is left")
+        write(self, data, position)
+
+    async with Broker(tmp_path) as broker:
+        raw = await connect(broker)
+        with monkeypatch.context() as patch:
+            patch.setattr(PosixFile, "pwrite", full)
+            await create(raw, "t", 2)
+            raw.send(produce("t", 0, 1), 9)
+            assert await codes(raw) == [STORAGE_ERROR, STORAGE_ERROR]
+            await broker.running.lead_unmade()
+            raw.send(produce("t", 0, 1), 9)
+            assert await codes(raw) == [STORAGE_ERROR, STORAGE_ERROR]
+        await broker.running.lead_unmade()
+        raw.send(produce("t", 0, 1), 9)
+        assert await codes(raw) == [0, 0]
+        raw.close()
+    async with Broker(tmp_path) as again:
+        assert [one.log.log_end_offset for one in again.running.replicas] == [1, 1]
+
+
 async def test_a_sync_that_cannot_begin_is_begun_later(monkeypatch: pytest.MonkeyPatch) -> None:
     begin = Log.begin_flush
     failures = iter([OSError(errno.EMFILE, "no descriptor is left")])

@@ -289,6 +289,7 @@ class Log(TrimmableLog):
     def _undo_write(self, error: OSError) -> NoReturn:
         """Cuts off what a failed write has left behind the last good end."""
         segment = self.segments.active
+        self._is_closed = False  # a crash must not undo the cut and leave the bytes
         try:
             segment.open().truncate(segment.size)
         except OSError as second:

@@ -492,19 +492,30 @@ class Segment:
     # indexes
 
     def rebuild_indexes(self) -> None:
-        """Makes offset and time index anew from the batch headers, as far as these can be read."""
+        """Makes offset and time index anew from the batch headers, as far as these are in order.
+
+        After an OSError the next use of the indexes tries again.
+        """
         size = self.size
-        self.start_rebuild()
         try:
-            for position, header in self.headers(end=size):
+            self.start_rebuild()
+            self._note_all(size)
+            self.size = size
+            self.seal()
+        except OSError:
+            self.size = size
+            self._loaded = False  # else what was not read would be taken for empty
+            raise
+        self._directory.events.warning("index_rebuilt", path=self.log_path)
+
+    def _note_all(self, end: int) -> None:
+        try:
+            for position, header in self.headers(end=end):
                 self.index.entries.make_room()
                 self.time_index.entries.make_room()
                 self.note_batch(position, header.size, header.last_offset, header.max_timestamp)
         except KafkaError as error:
             self._directory.events.error("segment_chain_broken", reason=error.message)
-        self.size = size
-        self.seal()
-        self._directory.events.warning("index_rebuilt", path=self.log_path)
 
     def start_rebuild(self) -> None:
         """Empties indexes and facts; batches are then taken up by `note_batch` from position 0."""
@@ -558,7 +569,7 @@ class Segment:
         except (IndexCorrupt, KafkaError):
             self.rebuild_indexes()
         except OSError:
-            self._loaded = False  # else what was not read would be taken for empty
+            self._loaded = False
             raise
         if not was_open:
             self.release()

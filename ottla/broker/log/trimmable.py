@@ -104,6 +104,7 @@ class TrimmableLog(ReadableLog):
 
     def _roll(self, now_ms: int) -> Segment:
         """Begins a new segment at the end of the log."""
+        self._is_closed = False
         try:
             return self.segments.roll(self.log_end_offset, now_ms, self.producer_state.snapshot())
         except OSError as error:
