@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 SWEEP ?= --nested
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check conformance files crash model text golden bench
+.PHONY: help run test check conformance suite files crash model text golden bench
 
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -34,6 +34,9 @@ check: $(READY) ## format, lint, types, import contracts and the rules of the ho
 
 conformance: $(READY) ## unmodified clients of five languages, and Apache Kafka's own tools
 	$(BIN)/python -m tests.conformance $(ARGS)
+
+suite: $(READY) ## kafka-python's own integration tests, against Apache Kafka and against Ottla
+	$(BIN)/python -m tests.conformance.kafka_python_suite $(ARGS)
 
 files: $(READY) ## directories of Apache Kafka opened by Ottla, and the other way, record by record
 	$(BIN)/python -m tests.conformance.both_ways $(ARGS)

@@ -5,14 +5,17 @@ A server keeps its directory and port over restarts, so that what it left is wha
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from types import FrameType
 
 from tests.peers import jars, process_tree
 
@@ -21,6 +24,20 @@ STOP_SECONDS_MAX = 60.0
 # 143 is what a JVM answers to SIGTERM; -15 would be a process that had no handler for it.
 CLEAN_STATUSES = (0, 143)
 API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)
+
+
+_running: set[Server] = set()
+
+
+def _end_by_signal(number: int, frame: FrameType | None) -> None:
+    """Ends this program as if it had come to its end, so that everything is cleaned up."""
+    raise SystemExit(128 + number)
+
+
+@atexit.register
+def _end_all() -> None:
+    for server in list(_running):
+        server.close()
 
 
 def free_port() -> int:
@@ -84,10 +101,14 @@ class Server:
         """Starts the process and waits for nothing."""
         assert self.process is None
         command = self.command()
+        if threading.current_thread() is threading.main_thread():
+            # It has a session of its own: who ends this program by `kill` would leave it running.
+            signal.signal(signal.SIGTERM, _end_by_signal)
         with self.output.open("ab") as output:
             self.process = subprocess.Popen(
                 command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
             )
+        _running.add(self)
 
     def start(self) -> float:
         """Starts it; returns the seconds until it answered ApiVersions."""
@@ -113,6 +134,7 @@ class Server:
             self.kill()
             raise
         status, self.process = self.process.returncode, None
+        _running.discard(self)
         if status not in CLEAN_STATUSES:
             raise RuntimeError(f"{self.name} ended with status {status}:\n{self.tail()}")
         return time.perf_counter() - started
@@ -124,6 +146,7 @@ class Server:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self.process = None
+        _running.discard(self)
 
     def close(self) -> None:
         """Ends it if it still runs, however."""
