@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from ottla.broker.log.offset_index import OffsetIndex
 from ottla.broker.log.time_index import TimeIndex
 from ottla.broker.log.transaction_index import AbortedTransaction, TransactionIndex
 from ottla.testing.disk import SimDisk
+from ottla.testing.platter import CrashMode
 
 INDEX = "0.index"
 BASE = 1000
@@ -214,3 +217,18 @@ def test_times_are_found_as_by_a_walk() -> None:
     assert (index.last_timestamp, index.last_offset) == max(
         entry for entry in entries if entry[1] < BASE + 100
     )
+
+
+def test_what_was_cut_off_a_transaction_index_does_not_come_back() -> None:
+    disk = SimDisk()
+    index = TransactionIndex(disk, INDEX, exists=False)
+    index.append(AbortedTransaction(1, 49, 50, 51))
+    index.append(AbortedTransaction(1, 60, 70, 71))
+    index.seal()
+    index.open_for_sync().sync()
+    disk.sync_dir("/")
+    for offset, kept in ((71, 2), (70, 1), (50, 0)):
+        index.truncate_to(offset)
+        left = disk.crash(random.Random(1), CrashMode.SUBSET)
+
+        assert len(TransactionIndex(left, INDEX, exists=True).entries()) == kept

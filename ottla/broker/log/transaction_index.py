@@ -120,12 +120,16 @@ class TransactionIndex:
         self._written = len(entries)
 
     def truncate_to(self, offset: int) -> None:
-        """Keeps the transactions whose marker is below an offset."""
+        """Keeps the transactions whose marker is below an offset.
+
+        Durable when it returns: an entry that came back would hide what is written next.
+        """
         kept = [one for one in self.entries() if one.last_offset < offset]
         if len(kept) < self._written:
             file = self._disk.open(self.path)
             try:
                 file.truncate(len(kept) * ENTRY.size)
+                file.sync()
             finally:
                 file.close()
             self._written = len(kept)
