@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 
 from ottla.broker.coordinator.share.coordinator import prune
@@ -97,9 +98,11 @@ def schedule_jobs(scheduler: Scheduler, rooms: Rooms, server: Server) -> None:
 def schedule_group_jobs(scheduler: Scheduler, rooms: Rooms) -> None:
     """The jobs of the group coordinator."""
 
-    def expire_offsets() -> None:
-        now = rooms.groups.now()
-        rooms.groups.perform_all(lambda shard: shard.expire_offsets(now))
+    async def expire_offsets() -> None:
+        for runner, shard in rooms.groups.loaded():
+            if runner.shard is shard:
+                runner.perform(shard.expire_offsets(rooms.groups.now()))
+            await asyncio.sleep(0)  # each looks at all that it has
 
     interval_ms = rooms.config.offsets_retention_check_interval_ms
     scheduler.every("offset-expiry", interval_ms, expire_offsets)

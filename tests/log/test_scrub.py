@@ -18,10 +18,21 @@ from ottla.broker.log.quarantine import (
 )
 from ottla.broker.log.scrub import BATCH_COST_BYTES, Scrubber, SegmentScrub, restore
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records.control import build_marker
 from ottla.testing.disk import SimDisk
 from ottla.testing.platter import CrashMode
 from tests.log.events import RecordedEvents
-from tests.log.logs import DIRECTORY, SMALL, append, flush, headers_of, new_disk, open_log
+from tests.log.logs import (
+    DIRECTORY,
+    NOW,
+    SMALL,
+    append,
+    batch,
+    flush,
+    headers_of,
+    new_disk,
+    open_log,
+)
 
 FIRST = f"{DIRECTORY}/00000000000000000000.log"
 DAY_MS = 86_400_000
@@ -258,3 +269,57 @@ def test_a_crash_at_any_call_leaves_the_old_ranges_or_the_new(mode: CrashMode) -
             events = RecordedEvents()
             assert read_ranges(left, "/data", events) in (before, change)
             assert events.names == []
+
+
+def transactional_log(disk: SimDisk) -> Log:
+    """Aborted and committed transactions over several segments, some of them over an edge."""
+    log = open_log(disk, SMALL)
+    sequence = 0
+    for number in range(12):
+        for _ in range(3):
+            records = batch(
+                producer_id=7, producer_epoch=0, base_sequence=sequence, transactional=True
+            )
+            log.append_as_leader(records, leader_epoch=0, now_ms=NOW)
+            sequence += 1
+        marker = build_marker(
+            producer_id=7,
+            producer_epoch=0,
+            committed=number % 3 == 1,
+            coordinator_epoch=0,
+            timestamp=NOW,
+        )
+        log.append_as_leader(memoryview(marker), leader_epoch=0, now_ms=NOW, internal=True)
+    flush(log)
+    return log
+
+
+@pytest.mark.parametrize("harm", ["lost", "short", "sound"])
+def test_a_transaction_index_that_lacks_an_entry_is_completed(harm: str) -> None:
+    bench = Bench()
+    bench.disk = new_disk()
+    bench.log = transactional_log(bench.disk)
+    end = bench.log.log_end_offset
+    wanted = bench.log.aborted_transactions(0, end)
+    bench.log.close()
+    paths = [
+        f"{DIRECTORY}/{name}" for name in bench.disk.list(DIRECTORY) if name.endswith(".txnindex")
+    ]
+    assert len(paths) > 2
+    for path in paths[:-1]:  # the last one may be the active segment's
+        if harm == "lost":
+            bench.disk.remove(path)
+        elif harm == "short":
+            bench.disk.open(path).truncate(0)
+    bench.log = open_log(bench.disk, SMALL, recovery_point=end, high_watermark=end)
+    if harm != "sound":
+        assert len(bench.log.aborted_transactions(0, end)) < len(wanted)
+    bench.scrubber = bench.new_scrubber()
+    bench.round()
+    assert bench.log.aborted_transactions(0, end) == wanted
+    assert bench.events.names == (
+        [] if harm == "sound" else ["transaction_index_mended"] * len(paths[:-1])
+    )
+    again = open_log(bench.disk, SMALL, recovery_point=end, high_watermark=end)
+
+    assert again.aborted_transactions(0, end) == wanted

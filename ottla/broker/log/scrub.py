@@ -8,7 +8,13 @@ broker that is restarted often does not look at the same ones each time. One seg
     changed = scrubber.finish(work, read)     on the loop: what was found holds for the log now
 
 What does not agree with its CRC is quarantined (see `quarantine`), and what is quarantined and
-agrees again is let go. The active segment is left alone: its end is being written.
+agrees again is let go. The batches also say which transactions were aborted: if the index of the
+segment lacks one, or is gone, that is added, for readers of committed data go by it.
+
+The active segment is left alone. Its tail is being written and its older part is what readers and
+the page cache have in hand; segment.ms seals it (a week, by default), and a start after a crash
+reads what its recovery point leaves. A hole in it could not be told to readers either, without a
+look at the quarantine in every fetch at the end of the log.
 
 The worker's share of the interpreter is what a turn costs the loop, so batches count as well as
 bytes. Pages that are in memory are not read from the disk again: they are looked at as they are.
@@ -19,27 +25,50 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
-from ottla.broker.log.checkpoints import TopicPartition
+from ottla.broker.log.checkpoints import TopicPartition, read_whole
 from ottla.broker.log.examine.scan import Damage, Entry, LogScan
 from ottla.broker.log.log import Log
+from ottla.broker.log.opening import aborted_by, apply_batch
+from ottla.broker.log.producer_state import ProducerState, SnapshotCorrupt
 from ottla.broker.log.quarantine import DamagedRange
-from ottla.broker.log.segment import Segment
+from ottla.broker.log.segment import LOG_SUFFIX, SNAPSHOT_SUFFIX, Segment
+from ottla.broker.log.transaction_index import AbortedTransaction
 from ottla.broker.ports import Disk, Events, File, Rng
+from ottla.protocol.records.batch import CONTROL, TRANSACTIONAL, BatchHeader
 
 # What a batch counts for at least: 10 MiB/s of small batches are then 2,560 a second, some
 # hundredths of a core.
 BATCH_COST_BYTES = 4096
 
 
+_OF_TRANSACTIONS = TRANSACTIONAL | CONTROL
+
+
 class SegmentScrub:
     """The reading of one sealed segment, a few batches at a time."""
 
-    __slots__ = ("_disk", "_file", "_found", "_limit", "damages", "done", "error", "log", "segment")
+    __slots__ = (
+        "_disk",
+        "_file",
+        "_found",
+        "_limit",
+        "_producers",
+        "aborted",
+        "damages",
+        "done",
+        "error",
+        "log",
+        "segment",
+    )
 
     def __init__(self, disk: Disk, log: Log, segment: Segment, limit: int) -> None:
         self.log = log
         self.segment = segment
         self.damages: list[Damage] = []
+        # The transactions that its batches say were aborted in it.
+        self.aborted: list[AbortedTransaction] = []
+        # What is known of producers, up to where the reading has come; None if it is not.
+        self._producers: ProducerState | None = None
         self.done = False
         self.error: OSError | None = None
         self._disk = disk
@@ -55,8 +84,9 @@ class SegmentScrub:
         read = spent = 0
         try:
             if self._found is None:
-                self._file = self._disk.open(self.segment.log_path)
                 segment = self.segment
+                self._producers = self._read_producers()
+                self._file = self._disk.open(segment.log_path)
                 scan = LogScan(self._file, segment.size, segment.base_offset, self._limit)
                 self._found = iter(scan)
             while spent < budget:
@@ -66,6 +96,8 @@ class SegmentScrub:
                     break
                 if isinstance(found, Damage):
                     self.damages.append(found)
+                elif (header := found.header) is not None and header.attributes & _OF_TRANSACTIONS:
+                    self._follow(header, found.data)
                 read += found.size
                 spent += max(found.size, BATCH_COST_BYTES)
         except OSError as error:
@@ -75,10 +107,35 @@ class SegmentScrub:
             self.close()
         return read
 
+    @property
+    def knows_transactions(self) -> bool:
+        """Whether `aborted` is all that there is."""
+        return self._producers is not None and not self.damages and self.error is None
+
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+    def _read_producers(self) -> ProducerState | None:
+        """The producers where the segment begins: a transaction may have begun before it."""
+        base_offset = self.segment.base_offset
+        path = self.segment.log_path.removesuffix(LOG_SUFFIX) + SNAPSHOT_SUFFIX
+        data = read_whole(self._disk, path)
+        if data is None:
+            return ProducerState() if base_offset == 0 else None
+        try:
+            return ProducerState.from_snapshot(data, base_offset, 0)
+        except SnapshotCorrupt:
+            return None
+
+    def _follow(self, header: BatchHeader, batch: memoryview) -> None:
+        producers = self._producers
+        if producers is None:
+            return
+        ended = apply_batch(producers, header, batch, 0)
+        if ended is not None and not ended.committed:
+            self.aborted.append(aborted_by(ended, producers))
 
 
 class Scrubber:
@@ -145,6 +202,8 @@ class Scrubber:
         is_there = log.segments[log.segments.floor_index(segment.base_offset)] is segment
         if not is_there or segment is log.segments.active:
             return False
+        if work.knows_transactions:
+            self._complete_transactions(work)
         ranges = [DamagedRange(segment.base_offset, one.position, one.size) for one in work.damages]
         log.quarantine.keep(one.base_offset for one in log.segments)
         changed = log.quarantine.replace(segment.base_offset, ranges)
@@ -161,6 +220,25 @@ class Scrubber:
         if changed and not ranges:
             self._events.warning("segment_readable_again", path=segment.log_path)
         return changed
+
+    def _complete_transactions(self, work: SegmentScrub) -> None:
+        """Adds to the transaction index what it lacks: readers of committed data go by it.
+
+        What it has besides stays: it may tell of batches that compaction has taken.
+        """
+        index = work.segment.transactions
+        try:
+            stored = index.entries()
+            known = {one[:3] for one in stored}
+            missing = [one for one in work.aborted if one[:3] not in known]
+            if not missing:
+                return
+            index.replace(sorted([*stored, *missing], key=lambda one: one.last_offset))
+            index.seal()
+        except OSError as error:  # the next round finds it again
+            self._events.error("transaction_index_not_mended", path=index.path, error=str(error))
+        else:
+            self._events.error("transaction_index_mended", path=index.path, missing=len(missing))
 
     def close(self) -> None:
         """Gives back the file in hand; no worker may be reading it."""
@@ -183,9 +261,10 @@ def restore(log: Log, ranges: Sequence[DamagedRange]) -> None:
 
     Also what its recovery has found below the recovery point. Raises OSError.
     """
-    suffix = ".log"
     recovered = [
-        DamagedRange(int(one.path.rpartition("/")[2].removesuffix(suffix)), one.position, one.size)
+        DamagedRange(
+            int(one.path.rpartition("/")[2].removesuffix(LOG_SUFFIX)), one.position, one.size
+        )
         for one in log.recovery.damaged
     ]
     by_base: dict[int, list[DamagedRange]] = {}
