@@ -364,6 +364,7 @@ class Broker:
     async def lead_unmade(self) -> None:
         """Leads what can be made now that there is room again."""
         if await self._publisher.make_unmade(lambda: self.quorum.image):
+            self.rooms.share_state.take_up(self.quorum.image)
             self.rooms.groups.take_up(self.quorum.image)
             await self._assign_directories()
 

@@ -232,6 +232,9 @@ class LogModel:
         """What was durable is there; what was not may be, as a whole prefix of it."""
         mode = self.rng.choice(list(CrashMode))
         durable_end = self.log.durable_end
+        if durable_end < self.start:
+            # Segments below the log start are not recovered, and what was not synced may be lost.
+            self.indexes_sound = False
         self.disk = self.disk.crash(self.rng, mode)
         self.events.told.clear()
         self.log = self._open(clean=False)
