@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from ottla.broker.coordinator.group.inspection import list_groups
 from ottla.broker.coordinator.group.joining import Caller
 from ottla.broker.coordinator.group.settings import GroupSettings
 from ottla.broker.coordinator.group.shard import GroupShard
@@ -24,6 +25,7 @@ from tests.coordinator.asking import through_wire
 START_WALL_MS = 1_704_067_200_000
 TOPIC_ID = bytes(range(16))
 PARTITIONS = 8
+GROUP = "g"
 
 
 class KnownTopics:
@@ -143,6 +145,9 @@ class Lone:
             case ConsumerGroupDescribeRequest():
                 reply = Wrapped(reply, lambda one: ConsumerGroupDescribeResponse(groups=[one]))
                 self._perform(shard.consumer_describe(request.group_ids[0], reply, now))
+            case groups.ListGroupsRequest():
+                found = list_groups(shard.groups.values(), request)
+                reply.complete(groups.ListGroupsResponse(groups=found))
             case groups.DeleteGroupsRequest():
                 reply = Wrapped(reply, lambda one: groups.DeleteGroupsResponse(results=[one]))
                 self._perform(shard.delete_group(request.groups_names[0], reply, now))
@@ -170,6 +175,18 @@ class Lone:
         self.topics.remove(name)
         self._perform(self.shard.topics_deleted([name], self.now))
         self.shard.topics_changed([name], any_new=False)
+
+    def make_topic(self, name: str, partitions: int) -> None:
+        self.put_topic(name, partitions)
+
+    def remove_topic(self, name: str) -> None:
+        self.delete_topic(name)
+
+    def topic_id(self, name: str) -> bytes:
+        return self.topics.id_of(name)
+
+    def set_group(self, key: str, value: str) -> None:
+        self.group_configs.setdefault(GROUP, {})[key] = value
 
     def put_topic(self, name: str, partitions: int, topic_id: bytes | None = None) -> None:
         """A topic is made, or has more partitions."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from ottla.broker.coordinator.group.settings import GroupSettings
+from tests.coordinator.consumer_conversations import CONSUMER
 from tests.coordinator.conversations import AT_ONCE, DELAY_MS, DELAYED
 from tests.coordinator.scenario import Script
 from tests.coordinator.shards import Lone
@@ -31,6 +32,6 @@ def test_a_shard_answers_as_apache_kafka_did(conversation: Conversation, delay_m
 
 
 def test_every_trace_is_held() -> None:
-    names = {one.__name__ for one in (*AT_ONCE, *DELAYED)}
+    names = {one.__name__ for one in (*AT_ONCE, *DELAYED, *CONSUMER)}
 
     assert {path.stem for path in TRACES.iterdir()} == names

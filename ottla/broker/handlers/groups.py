@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ottla.broker.coordinator.group.inspection import listed
+from ottla.broker.coordinator.group.inspection import list_groups
 from ottla.broker.coordinator.group.joining import Caller
 from ottla.broker.coordinator.group.shard import GroupShard
 from ottla.broker.coordinator.runtime import Runner
@@ -166,22 +166,13 @@ def handle_leave_group(
 def handle_list_groups(
     session: Session, request: ListGroupsRequest, version: int
 ) -> ListGroupsResponse:
-    """The groups coordinated here; a filter names states or types, in any case of letters."""
+    """The groups coordinated here."""
     try:
         shards = session.rooms.groups.shards()
     except KafkaError as error:
         return ListGroupsResponse(error_code=int(error.code))
-    states = {state.lower() for state in request.states_filter}
-    types = {kind.lower() for kind in request.types_filter}
-    return ListGroupsResponse(
-        groups=[
-            one
-            for shard in shards
-            for one in map(listed, shard.groups.values())
-            if (not states or one.group_state.lower() in states)
-            and (not types or one.group_type.lower() in types)
-        ]
-    )
+    found = (group for shard in shards for group in shard.groups.values())
+    return ListGroupsResponse(groups=list_groups(found, request))
 
 
 def handle_describe_groups(

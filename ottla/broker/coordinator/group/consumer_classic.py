@@ -56,7 +56,8 @@ def join(turn: Turn, group: ConsumerGroup, asked: Join) -> None:
     try:
         response = _join(turn, group, asked)
     except KafkaError as error:
-        response = join_refused(error.code, member_id)
+        is_unreadable = error.code is ErrorCode.UNKNOWN_SERVER_ERROR
+        response = join_refused(error.code, NO_MEMBER_ID if is_unreadable else member_id)
     turn.answer(asked.reply, response)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ottla.broker.coordinator.group.classic import ClassicGroup
@@ -11,6 +12,7 @@ from ottla.broker.coordinator.group.states import State
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.groups import (
     DescribeGroupsResponse,
+    ListGroupsRequest,
     ListGroupsResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
@@ -114,7 +116,22 @@ def describe(shard: GroupShard, group_id: str, version: int) -> Described:
     )
 
 
-def listed(group: Group) -> ListGroupsResponse.ListedGroup:
+def list_groups(
+    groups: Iterable[Group], request: ListGroupsRequest
+) -> list[ListGroupsResponse.ListedGroup]:
+    """Those of these groups that the filters let through; they name states or types, in any case of
+    letters, and an empty one lets all through."""
+    states = {state.lower() for state in request.states_filter}
+    types = {kind.lower() for kind in request.types_filter}
+    return [
+        one
+        for one in map(_listed, groups)
+        if (not states or one.group_state.lower() in states)
+        and (not types or one.group_type.lower() in types)
+    ]
+
+
+def _listed(group: Group) -> ListGroupsResponse.ListedGroup:
     return ListGroupsResponse.ListedGroup(
         group.group_id, group.protocol_type_shown, group.state_name, group.kind.value
     )

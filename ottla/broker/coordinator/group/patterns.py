@@ -11,6 +11,16 @@ from typing import Any
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 
+_KAFKAS_WORDS = {
+    "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "trailing \\": "trailing backslash at end of expression",
+}
+"""What RE2 says, as RE2/J says it; the rest they say alike."""
+
 
 def check_pattern(pattern: str) -> None:
     """Raises INVALID_REGULAR_EXPRESSION if nothing can be subscribed to by this pattern."""
@@ -47,4 +57,5 @@ def _compiled(pattern: str) -> Any:
     except re2.error as error:
         (reason,) = error.args
         said = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
-        raise ValueError(said) from error
+        what = said.partition(": ")[0]
+        raise ValueError(_KAFKAS_WORDS.get(what, what)) from error
