@@ -56,6 +56,7 @@ from ottla.broker.replication.moves import ReplicaMoves
 from ottla.broker.replication.publishing import Publisher
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.scheduler import Scheduler
+from ottla.broker.share.partitions import SharePartitions
 from ottla.broker.telemetry.http import TelemetryServer
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import effective_log_config
@@ -223,6 +224,7 @@ class Broker:
     def _make_rooms(self) -> Rooms:
         slots = self._static.max_incremental_fetch_session_cache_slots
         groups = self._make_groups()
+        share_state = self._make_share_state(groups)
         return Rooms(
             config=self._static,
             clock=self._clock,
@@ -236,7 +238,16 @@ class Broker:
             producer_ids=ProducerIds(),
             auto_creation=AutoCreation(self._spawn),
             groups=groups,
-            share_state=self._make_share_state(groups),
+            share_state=share_state,
+            shares=SharePartitions(
+                loop=self._loop,
+                clock=self._clock,
+                history=groups.history,
+                replicas=self.replicas,
+                coordinator=share_state,
+                config=lambda: self.rooms.config,
+                image=lambda: self.quorum.image,
+            ),
             coordinator_topics=CoordinatorTopics(),
             unreadable=UnreadableRanges(self._events),
         )
@@ -416,6 +427,7 @@ class Broker:
             self.server.pause()
             self.replicas.answer_fetches()
             self.rooms.groups.close()
+            self.rooms.shares.close()
             self.rooms.share_state.close()
             await self.server.stop(grace_s=STOP_GRACE_S)
         clean = clean and self._broker_epoch >= 0 and not self.failed.done()
@@ -450,6 +462,7 @@ class Broker:
     async def _apply(self, delta: Delta, image: MetadataImage, show: Callable[[], None]) -> None:
         await self._publisher.apply(delta, image, show)
         self.rooms.share_state.published(delta, image)
+        self.rooms.shares.published(delta)
         self.rooms.groups.published(delta, image)
 
     def _published(self, delta: Delta, image: MetadataImage) -> None:

@@ -23,42 +23,6 @@ group.coordinator.cached.buffer.max.bytes | INT | 524288.. | cluster
 group.coordinator.threads | INT | 1..
   = 4
     Threads of the group coordinator.
-group.share.max.assignment.interval.ms | INT | 0..
-  = 15000
-    Most that a share group may set as its assignment interval.
-group.share.max.delivery.count.limit | INT | 5..25
-  = 10
-    Most that a share group may set as its delivery limit.
-group.share.max.heartbeat.interval.ms | INT | 1..
-  = 15000
-    Most that a share group may set as its heartbeat interval.
-group.share.max.partition.max.record.locks | INT | 2000..10000
-  = 4000
-    Most that a share group may set as its lock limit.
-group.share.max.record.lock.duration.ms | INT | 30000..3600000
-  = 60000
-    Longest that a share group may lock a record.
-group.share.max.session.timeout.ms | INT | 1..
-  = 60000
-    Most that a share group may set as its session timeout.
-group.share.min.assignment.interval.ms | INT | 0..
-  = 0
-    Least that a share group may set as its assignment interval.
-group.share.min.delivery.count.limit | INT | 2..5
-  = 2
-    Least that a share group may set as its delivery limit.
-group.share.min.heartbeat.interval.ms | INT | 1..
-  = 5000
-    Least that a share group may set as its heartbeat interval.
-group.share.min.partition.max.record.locks | INT | 100..2000
-  = 100
-    Least that a share group may set as its lock limit.
-group.share.min.record.lock.duration.ms | INT | 1000..30000
-  = 15000
-    Shortest that a share group may lock a record.
-group.share.min.session.timeout.ms | INT | 1..
-  = 45000
-    Least that a share group may set as its session timeout.
 group.share.persister.class.name | STRING | | internal
   = org.apache.kafka.server.share.persister.DefaultStatePersister
     Java class that keeps the state of share groups.

@@ -41,6 +41,42 @@ class ShareGroupConfig(BaseModel):
     group_share_max_size: Int = key(
         200, "Most members of a share group.", at_least=1, at_most=1_000
     )
+    group_share_max_assignment_interval_ms: Int = key(
+        15_000, "Most that a share group may set as its assignment interval.", at_least=0
+    )
+    group_share_max_delivery_count_limit: Int = key(
+        10, "Most that a share group may set as its delivery limit.", at_least=5, at_most=25
+    )
+    group_share_max_heartbeat_interval_ms: Int = key(
+        15_000, "Most that a share group may set as its heartbeat interval.", at_least=1
+    )
+    group_share_max_partition_max_record_locks: Int = key(
+        4_000, "Most that a share group may set as its lock limit.", at_least=2_000, at_most=10_000
+    )
+    group_share_max_record_lock_duration_ms: Int = key(
+        60_000, "Longest that a share group may lock a record.", at_least=30_000, at_most=3_600_000
+    )
+    group_share_max_session_timeout_ms: Int = key(
+        60_000, "Most that a share group may set as its session timeout.", at_least=1
+    )
+    group_share_min_assignment_interval_ms: Int = key(
+        0, "Least that a share group may set as its assignment interval.", at_least=0
+    )
+    group_share_min_delivery_count_limit: Int = key(
+        2, "Least that a share group may set as its delivery limit.", at_least=2, at_most=5
+    )
+    group_share_min_heartbeat_interval_ms: Int = key(
+        5_000, "Least that a share group may set as its heartbeat interval.", at_least=1
+    )
+    group_share_min_partition_max_record_locks: Int = key(
+        100, "Least that a share group may set as its lock limit.", at_least=100, at_most=2_000
+    )
+    group_share_min_record_lock_duration_ms: Int = key(
+        15_000, "Shortest that a share group may lock a record.", at_least=1_000, at_most=30_000
+    )
+    group_share_min_session_timeout_ms: Int = key(
+        45_000, "Least that a share group may set as its session timeout.", at_least=1
+    )
     group_share_partition_max_record_locks: Int = key(
         2_000,
         "Most records of one partition that a share group holds locked.",

@@ -25,6 +25,7 @@ from ottla.protocol.messages import (
     quorum,
     quotas,
     scram,
+    share_group,
     share_state,
     topics,
 )
@@ -386,6 +387,12 @@ SERVED: dict[int, Api] = {
             ApiKey.DESCRIBE_TOPIC_PARTITIONS,
             metadata.DescribeTopicPartitionsRequest,
             metadata.DescribeTopicPartitionsResponse,
+        ),
+        _api(ApiKey.SHARE_FETCH, share_group.ShareFetchRequest, share_group.ShareFetchResponse),
+        _api(
+            ApiKey.SHARE_ACKNOWLEDGE,
+            share_group.ShareAcknowledgeRequest,
+            share_group.ShareAcknowledgeResponse,
         ),
         _api(
             ApiKey.INITIALIZE_SHARE_GROUP_STATE,

@@ -47,7 +47,10 @@ async def ask(house: House, request: Message, version: int) -> Any:
 
 def through_wire(message: Any, version: int) -> Any:
     out = bytearray()
-    encoder(type(message), version)(message, out, [])
+    slices: list[tuple[int, Any]] = []
+    encoder(type(message), version)(message, out, slices)
+    for position, piece in reversed(slices):
+        out[position:position] = piece.read()
     decoded, end = decoder(type(message), version)(memoryview(out), 0)
     assert end == len(out)
     return decoded

@@ -44,6 +44,7 @@ from ottla.broker.replication.fetch_session import FetchSessions
 from ottla.broker.replication.moves import ReplicaMoves
 from ottla.broker.replication.publishing import Publisher
 from ottla.broker.replication.replicas import Replicas
+from ottla.broker.share.partitions import SharePartitions
 from ottla.config.broker import BrokerConfig, Layers
 from ottla.config.topic import effective_log_config
 from ottla.config.types import LogConfig
@@ -131,6 +132,15 @@ class House:
             auto_creation=AutoCreation(self._spawn),
             groups=groups,
             share_state=share_state,
+            shares=SharePartitions(
+                loop=asyncio.get_running_loop(),
+                clock=self._clock,
+                history=groups.history,
+                replicas=replicas,
+                coordinator=share_state,
+                config=lambda: self.rooms.config,
+                image=lambda: self.rooms.image,
+            ),
             coordinator_topics=CoordinatorTopics(),
             unreadable=UnreadableRanges(self.events),
         )
@@ -151,6 +161,7 @@ class House:
         async def apply(delta: Delta, image: MetadataImage, show: Callable[[], None]) -> None:
             await publisher.apply(delta, image, show)
             self.rooms.share_state.published(delta, image)
+            self.rooms.shares.published(delta)
             self.rooms.groups.published(delta, image)
 
         quorum.apply_by(apply)
@@ -168,6 +179,7 @@ class House:
         await asyncio.gather(*self.background, return_exceptions=True)
         broker_epoch = self.rooms.image.cluster.brokers[NODE_ID].epoch
         self.rooms.groups.close()
+        self.rooms.shares.close()
         self.rooms.share_state.close()
         await self.rooms.moves.close()
         await self.rooms.replicas.close()

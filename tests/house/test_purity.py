@@ -38,6 +38,7 @@ PURE = {
     "ottla/broker/network/quotas.py": WORLD,
     "ottla/broker/coordinator": WORLD,
     "ottla/broker/replication": WORLD,
+    "ottla/broker/share": WORLD,
     "ottla/protocol": WORLD | {"logging", "pathlib"},
     "ottla/config": WORLD - {"os"} | {"logging"},
 }
@@ -56,6 +57,9 @@ SHELLS = {
     "ottla/broker/replication/moves.py",
     "ottla/broker/replication/replicas.py",
     "ottla/broker/replication/syncs.py",
+    "ottla/broker/share/partition.py",
+    "ottla/broker/share/partitions.py",
+    "ottla/broker/share/store.py",
 }
 # The two commands that people start: they read argv and the clock, and are imported by nothing.
 COMMANDS = {"ottla/broker/log/__main__.py"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ottla.broker.replication.fetch_session import FetchSessions
     from ottla.broker.replication.moves import ReplicaMoves
     from ottla.broker.replication.replicas import Replicas
+    from ottla.broker.share.partitions import SharePartitions
     from ottla.config.broker import BrokerConfig
 
 
@@ -39,6 +41,7 @@ class Rooms:
     auto_creation: AutoCreation
     groups: GroupCoordinator
     share_state: ShareCoordinator
+    shares: SharePartitions
     coordinator_topics: CoordinatorTopics
     unreadable: UnreadableRanges
 
@@ -53,7 +56,7 @@ class Rooms:
         return self.logs.cluster_id
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Session:
     """What is known of one connection; one per connection, shared by its requests."""
 
@@ -63,3 +66,5 @@ class Session:
     local_port: int
     peer: str
     client_id: str | None = None
+    on_closed: Callable[[Session], None] | None = None
+    """Told when the connection is gone, if anything hangs on it."""

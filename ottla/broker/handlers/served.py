@@ -23,6 +23,8 @@ from ottla.broker.handlers import (
     producers,
     quorum,
     scram,
+    share_acknowledge,
+    share_fetch,
     share_state,
     topics,
 )
@@ -72,6 +74,8 @@ HANDLERS: dict[ApiKey, Handler] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: consumer_groups.handle_consumer_group_describe,
     ApiKey.LIST_CONFIG_RESOURCES: config_resources.handle_list_config_resources,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: metadata.handle_describe_topic_partitions,
+    ApiKey.SHARE_FETCH: share_fetch.handle_share_fetch,
+    ApiKey.SHARE_ACKNOWLEDGE: share_acknowledge.handle_share_acknowledge,
     ApiKey.INITIALIZE_SHARE_GROUP_STATE: share_state.handle_initialize_share_group_state,
     ApiKey.READ_SHARE_GROUP_STATE: share_state.handle_read_share_group_state,
     ApiKey.WRITE_SHARE_GROUP_STATE: share_state.handle_write_share_group_state,

@@ -133,6 +133,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._endpoint.forget(self, self._held_bytes)
         self._held_bytes = 0
+        if self._session is not None and self._session.on_closed is not None:
+            self._session.on_closed(self._session)
         if self._muted is not None:
             self._muted.cancel()
             self._muted = None

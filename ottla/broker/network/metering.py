@@ -16,12 +16,14 @@ from ottla.broker.handlers.answers import NO_ANSWER, Pending
 from ottla.broker.network.quotas import ANONYMOUS, ClientQuotas, Resource
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
+from ottla.protocol.messages.share_group import ShareFetchRequest, ShareFetchResponse
 
 if TYPE_CHECKING:
     from ottla.broker.ports import Clock
 
 HUNDREDTHS = 100.0
 """The request quota is a percentage: a second of the loop's time a second is 100."""
+FETCHES = (ApiKey.FETCH, ApiKey.SHARE_FETCH)
 FETCH_BYTES_MIN = 1
 """The first batch of a fetch is sent whole, whatever its size."""
 
@@ -58,7 +60,7 @@ class Meter:
         cost = self._current = _Cost(key, client_id or "")
         if key == ApiKey.PRODUCE:
             cost.wait_ms = self._charge(Resource.PRODUCED, cost, size)
-        elif isinstance(request, FetchRequest):
+        elif isinstance(request, FetchRequest | ShareFetchRequest):
             most = self._quotas.at_most(Resource.FETCHED, self._user, cost.client_id)
             if most is not None:
                 request.max_bytes = max(min(request.max_bytes, most), FETCH_BYTES_MIN)
@@ -81,7 +83,7 @@ class Meter:
             return 0
         response = pending.response
         wait_ms = cost.wait_ms
-        if cost.key == ApiKey.FETCH:
+        if cost.key in FETCHES:
             wait_ms = self._charge(Resource.FETCHED, cost, _fetched_bytes(response))
         if response is not NO_ANSWER:  # without one (acks=0) time is not counted, as in Kafka
             time_ms = self._charge(Resource.TIME, cost, cost.seconds * HUNDREDTHS)
@@ -95,7 +97,7 @@ class Meter:
         return self._quotas.charge(resource, self._user, cost.client_id, value, now_ms)
 
 
-def _fetched_bytes(response: FetchResponse) -> int:
+def _fetched_bytes(response: FetchResponse | ShareFetchResponse) -> int:
     total = 0
     for topic in response.responses:
         for part in topic.partitions:

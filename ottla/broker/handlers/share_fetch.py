@@ -1,0 +1,397 @@
+"""ShareFetch: a member of a share group acquires records, and says what became of others (KIP-932).
+
+What is acknowledged comes first, and its answer waits until it is durable; then records are
+acquired, so that no lock runs while a sync does. A fetch that finds nothing is parked at its
+partitions, as Fetch does, and at their share partitions, where records come back. The answer
+carries slices of the log's files, whole batches, and names the offsets that were acquired.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+from ottla.broker.handlers.answers import Pending
+from ottla.broker.handlers.context import Session
+from ottla.broker.handlers.endpoints import reachable_brokers
+from ottla.broker.handlers.partitions import absence
+from ottla.broker.handlers.share_acknowledge import (
+    LEADER_ERRORS,
+    RENEW_SINCE_VERSION,
+    Batches,
+    Results,
+    Said,
+    acknowledge,
+    checked_names,
+    leader_of,
+)
+from ottla.broker.log.log import UPPER_HIGH_WATERMARK, UPPER_LAST_STABLE
+from ottla.broker.log.segment import FileSlice
+from ottla.broker.share.batches import batches_in, narrowed
+from ottla.broker.share.partition import SharePartition
+from ottla.broker.share.sessions import FIRST_EPOCH, LAST_EPOCH, Place, ShareSession
+from ottla.broker.share.window import Acquired, Wish
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.share_group import ShareFetchRequest, ShareFetchResponse
+
+EXACTLY = 1
+"""The mode of acquiring in which `max_records` is not exceeded (KIP-1206)."""
+NO_RECORDS = b""
+MS_PER_S = 1000
+
+PartitionData = ShareFetchResponse.PartitionData
+TopicResponse = ShareFetchResponse.ShareFetchableTopicResponse
+
+
+def handle_share_fetch(
+    session: Session, request: ShareFetchRequest, version: int
+) -> ShareFetchResponse | Pending:
+    """Epoch 0 opens a session, -1 ends it, and nothing is acquired then."""
+    asked: list[tuple[Place, Batches]] = [
+        ((topic.topic_id, part.partition_index), part.acknowledgement_batches)
+        for topic in request.topics
+        for part in topic.partitions
+    ]
+    try:
+        group_id, member_id = checked_names(request.group_id, request.member_id)
+        if version >= RENEW_SINCE_VERSION and request.is_renew_ack:
+            _check_renewal(request)
+        share_session = _resolve(session, request, group_id, member_id, asked)
+    except KafkaError as error:
+        refused = ShareFetchResponse(error_code=int(error.code), error_message=error.message)
+        if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED and request.max_wait_ms > 0:
+            return _Later(refused, request.max_wait_ms)
+        return refused
+    fetch = ShareFetch(session, request, group_id, member_id, share_session)
+    said = Said(group_id, member_id, version >= RENEW_SINCE_VERSION, request.is_renew_ack)
+    acknowledge(session.rooms, said, [one for one in asked if one[1]], fetch.acknowledged)
+    return fetch
+
+
+def _check_renewal(request: ShareFetchRequest) -> None:
+    """Records that were fetched meanwhile would come back late, and locks end (KIP-1222)."""
+    for name in ("max_bytes", "min_bytes", "max_records", "max_wait_ms"):
+        if getattr(request, name):
+            reason = f"A renewal fetches nothing: {name} must be 0."
+            raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
+
+
+def _resolve(
+    session: Session,
+    request: ShareFetchRequest,
+    group_id: str,
+    member_id: str,
+    asked: Sequence[tuple[Place, Batches]],
+) -> ShareSession:
+    shares = session.rooms.shares
+    if request.share_session_epoch == LAST_EPOCH:
+        return shares.sessions.get(group_id, member_id)
+    if request.share_session_epoch == FIRST_EPOCH:
+        if any(batches for _, batches in asked):
+            reason = "Nothing is held when a session begins."
+            raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
+        places = [place for place, _ in asked]
+        session.on_closed = shares.connection_closed
+        return shares.open_session(group_id, member_id, places, session)
+    share_session = shares.sessions.go_on(group_id, member_id, request.share_session_epoch)
+    for place, _ in asked:
+        share_session.places[place] = None
+    for topic in request.forgotten_topics_data:
+        for index in topic.partitions:
+            share_session.places.pop((topic.topic_id, index), None)
+    return share_session
+
+
+class _Later(Pending):
+    """An answer that is known and waits, so that whoever gets it does not ask again at once."""
+
+    __slots__ = ("_timer",)
+
+    def __init__(self, response: ShareFetchResponse, wait_ms: int) -> None:
+        super().__init__()
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(wait_ms / MS_PER_S, self.complete, response)
+
+    def on_abandoned(self) -> None:
+        self._timer.cancel()
+
+
+class ShareFetch(Pending):
+    """One fetch: `acknowledged` begins it, and it is answered then or when there is something."""
+
+    __slots__ = (
+        "_acknowledged",
+        "_deadline_s",
+        "_errors",
+        "_failed",
+        "_group_id",
+        "_is_first",
+        "_loop",
+        "_member_id",
+        "_parked",
+        "_places",
+        "_request",
+        "_session",
+        "_shares",
+        "_timer",
+        "_wants_records",
+    )
+
+    def __init__(
+        self,
+        session: Session,
+        request: ShareFetchRequest,
+        group_id: str,
+        member_id: str,
+        share_session: ShareSession,
+    ) -> None:
+        super().__init__()
+        self._session = session
+        self._request = request
+        self._group_id = group_id
+        self._member_id = member_id
+        self._loop = asyncio.get_running_loop()
+        self._deadline_s = self._loop.time() + request.max_wait_ms / MS_PER_S
+        self._is_first = request.share_session_epoch == FIRST_EPOCH
+        self._wants_records = (
+            request.share_session_epoch != LAST_EPOCH
+            and not request.is_renew_ack
+            and request.max_records > 0
+            and request.max_bytes > 0
+        )
+        is_last = request.share_session_epoch == LAST_EPOCH
+        self._places = [] if is_last or request.is_renew_ack else share_session.in_turn()
+        self._shares: dict[Place, SharePartition] = {}
+        self._parked: list[SharePartition] = []
+        self._errors: dict[Place, KafkaError] = {}
+        self._failed = False
+        self._acknowledged: Results = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def acknowledged(self, results: Results) -> None:
+        """What was said of records is durable; now some are acquired."""
+        if self.abandoned:
+            return
+        self._acknowledged = results
+        if self._request.share_session_epoch == LAST_EPOCH:
+            shares = self._session.rooms.shares
+            shares.end_session(self._group_id, self._member_id, "the member closed it")
+        self._find_all()
+        parts = self._attempt(must_have=self._request.min_bytes)
+        wait_s = self._deadline_s - self._loop.time()
+        if parts or self._failed or not self._shares or wait_s <= 0:
+            self._finish(parts)
+            return
+        self._parked = list(self._shares.values())
+        for share in self._parked:
+            share.waiters[self] = None
+            share.partition.fetch_waiters[self] = None
+        self._timer = self._loop.call_later(wait_s, self._expired)
+
+    def advanced(self) -> None:
+        """Records came, or came back."""
+        parts = self._attempt(must_have=self._request.min_bytes)
+        if parts or self._failed:
+            self._finish(parts)
+
+    def interrupted(self) -> None:
+        """A partition is gone: the answer says so."""
+        self._leave()
+        self._finish(self._attempt(must_have=0))
+
+    def on_abandoned(self) -> None:
+        self._leave()
+
+    # inside
+
+    def _expired(self) -> None:
+        self._finish(self._attempt(must_have=0))
+
+    def _find_all(self) -> None:
+        rooms = self._session.rooms
+        for place in self._places:
+            topic = rooms.image.topics.by_id.get(place[0])
+            if topic is None:
+                self._errors[place] = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+                continue
+            partition = rooms.replicas.by_id(*place)
+            if partition is None:
+                self._errors[place] = KafkaError(absence(rooms, topic.name, place[1]))
+            elif self._wants_records:
+                self._shares[place] = rooms.shares.take_up(self._group_id, partition)
+
+    def _attempt(self, *, must_have: int) -> dict[Place, PartitionData]:
+        """Acquires from each partition that has something, if all of them have `must_have` bytes
+        together; errors are noted."""
+        ready: list[tuple[Place, SharePartition]] = []
+        for place, share in self._shares.items():
+            if share.is_fenced or not share.partition.online:
+                self._fail(place, share.failure or self._why_gone(place))
+            elif share.window is not None and share.window.has_room(share.rules.limits):
+                ready.append((place, share))
+        if not ready or (must_have > 0 and not self._failed and not self._has(ready, must_have)):
+            return {}
+        most_bytes = min(self._request.max_bytes, self._session.rooms.config.fetch_max_bytes)
+        parts: dict[Place, PartitionData] = {}
+        records = self._request.max_records
+        for place, share in ready:
+            if records <= 0:
+                break
+            try:
+                part = self._acquire(place, share, records, most_bytes // len(ready))
+            except KafkaError as error:
+                self._fail(place, error)
+                continue
+            except OSError as error:
+                self._session.rooms.events.error(
+                    "fetch_read_failed", partition=repr(share.partition), exc_info=error
+                )
+                self._fail(place, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
+                continue
+            if part is not None:
+                parts[place] = part
+                records -= sum(
+                    one.last_offset - one.first_offset + 1 for one in part.acquired_records
+                )
+        return parts
+
+    def _why_gone(self, place: Place) -> KafkaError:
+        topic = self._session.rooms.image.topics.by_id.get(place[0])
+        if topic is None:
+            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if self._session.rooms.replicas.by_id(*place) is None:
+            return KafkaError(absence(self._session.rooms, topic.name, place[1]))
+        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _fail(self, place: Place, error: KafkaError) -> None:
+        """Something happened that the member should hear of now."""
+        self._errors[place] = error
+        self._failed = True
+
+    def _has(self, ready: Sequence[tuple[Place, SharePartition]], must_have: int) -> bool:
+        limit = max(self._request.max_bytes // len(ready), 1)
+        found = 0
+        for _, share in ready:
+            assert share.window is not None
+            found += share.partition.log.bytes_available(
+                share.window.next_offset(), _upper(share), limit
+            )
+            if found >= must_have:
+                return True
+        return False
+
+    def _acquire(
+        self, place: Place, share: SharePartition, records: int, most_bytes: int
+    ) -> PartitionData | None:
+        """Reads and acquires until something is, or nothing more is there."""
+        request = self._request
+        wish = Wish(records, request.batch_size, request.share_acquire_mode == EXACTLY)
+        window = share.window
+        assert window is not None
+        while window.has_room(share.rules.limits):
+            read_from = window.next_offset()
+            piece = self._read(share, read_from, most_bytes)
+            if piece is None:
+                return None
+            log = share.partition.log
+            aborted: list[tuple[int, int]] = []
+            if share.rules.read_committed:
+                aborted = log.aborted_transactions(read_from, log.last_stable_offset)
+            placed = batches_in(piece, first=read_from, records=records, aborted=aborted)
+            acquired = share.acquire(
+                self._member_id, [one.found for one in placed], wish, read_from=read_from
+            )
+            if acquired:
+                sent = narrowed(piece, placed, acquired[0].first, acquired[-1].last)
+                return _data(place, sent, acquired)
+            if window.next_offset() <= read_from:
+                return None
+        return None
+
+    def _read(self, share: SharePartition, offset: int, most_bytes: int) -> FileSlice | None:
+        log = share.partition.log
+        if offset < log.log_start_offset:
+            share.log_begins_at(log.log_start_offset)
+            assert share.window is not None
+            offset = share.window.next_offset()
+        if offset > log.log_end_offset:
+            return None
+        upper = _upper(share)
+        piece = log.read(offset, max_bytes=max(most_bytes, 0), upper=upper, at_least_one=True)
+        unreadable = self._session.rooms.unreadable
+        if piece is None or not unreadable:
+            return piece
+        start = unreadable.begins_at(piece)
+        if start is None:
+            return piece
+        if start <= piece.position:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        return FileSlice(piece.file, piece.position, start - piece.position)
+
+    def _finish(self, parts: dict[Place, PartitionData]) -> None:
+        self._leave()
+        for place, error in self._errors.items():
+            parts[place] = self._refused(place, error)
+        if self._is_first:
+            for place in self._places:
+                parts.setdefault(place, _data(place, NO_RECORDS, ()))
+        for place, refused in self._acknowledged.items():
+            part = parts.setdefault(place, _data(place, NO_RECORDS, ()))
+            if refused is not None:
+                part.acknowledge_error_code = int(refused.code)
+                part.acknowledge_error_message = refused.message
+        topics: dict[bytes, TopicResponse] = {}
+        for (topic_id, _), part in parts.items():
+            topics.setdefault(topic_id, TopicResponse(topic_id, [])).partitions.append(part)
+        lock_ms = self._session.rooms.shares.rules(self._group_id).limits.lock_ms
+        self.complete(
+            ShareFetchResponse(
+                acquisition_lock_timeout_ms=lock_ms,
+                responses=list(topics.values()),
+                node_endpoints=self._endpoints(parts.values()),
+            )
+        )
+
+    def _refused(self, place: Place, error: KafkaError) -> PartitionData:
+        part = _data(place, NO_RECORDS, ())
+        part.error_code = int(error.code)
+        part.error_message = error.message
+        if error.code in LEADER_ERRORS:
+            leader, epoch = leader_of(self._session, place)
+            part.current_leader = ShareFetchResponse.LeaderIdAndEpoch(leader, epoch)
+        return part
+
+    def _endpoints(self, parts: Iterable[PartitionData]) -> list[ShareFetchResponse.NodeEndpoint]:
+        leaders = {
+            part.current_leader.leader_id for part in parts if part.error_code in LEADER_ERRORS
+        }
+        if not leaders:
+            return []
+        reachable = reachable_brokers(self._session)
+        return [
+            ShareFetchResponse.NodeEndpoint(one, found.host, found.port, found.broker.rack)
+            for one in sorted(leaders)
+            if (found := reachable.get(one)) is not None
+        ]
+
+    def _leave(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        parked, self._parked = self._parked, []
+        for share in parked:
+            share.waiters.pop(self, None)
+            share.partition.fetch_waiters.pop(self, None)
+
+
+def _upper(share: SharePartition) -> int:
+    return UPPER_LAST_STABLE if share.rules.read_committed else UPPER_HIGH_WATERMARK
+
+
+def _data(place: Place, records: FileSlice | bytes, acquired: Sequence[Acquired]) -> PartitionData:
+    return PartitionData(
+        place[1],
+        current_leader=ShareFetchResponse.LeaderIdAndEpoch(),
+        records=records,
+        acquired_records=[ShareFetchResponse.AcquiredRecords(*one) for one in acquired],
+    )

@@ -1,0 +1,96 @@
+"""The record batches of a piece of a log, by their headers alone: what can be acquired, and where
+it lies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from struct import Struct
+from typing import NamedTuple
+
+from ottla.broker.log.segment import FileSlice
+from ottla.broker.share.window import Found
+from ottla.protocol.records.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_POSITION,
+    BatchHeader,
+    read_header,
+)
+
+READ_BYTES = 64 * 1024
+"""What one read of headers takes; small batches come many at a time."""
+_OFFSET_AND_LENGTH = Struct(">qi")
+
+
+class Placed(NamedTuple):
+    """One whole batch; `position` is in its file."""
+
+    found: Found
+    position: int
+    size: int
+
+
+def batches_in(
+    piece: FileSlice, *, first: int, records: int, aborted: Iterable[tuple[int, int]]
+) -> list[Placed]:
+    """The whole batches of a piece, until they hold so many records from the offset `first` on.
+
+    `aborted` are the (producer id, first offset) of the transactions that came to nothing and have
+    records there. The first batch may begin before `first`. Raises OSError.
+    """
+    transactions = sorted(aborted, key=_by_offset)
+    open_producers: set[int] = set()
+    placed: list[Placed] = []
+    position, end = piece.position, piece.position + piece.size
+    chunk, chunk_at = b"", position
+    previous_last = first - 1
+    while end - position > MAGIC_POSITION:
+        if min(position + HEADER_SIZE, end) > chunk_at + len(chunk):
+            chunk = piece.file.pread(min(READ_BYTES, end - position), position)
+            chunk_at = position
+            if len(chunk) <= MAGIC_POSITION:
+                break
+        at = position - chunk_at
+        base, length = _OFFSET_AND_LENGTH.unpack_from(chunk, at)
+        size = length + LOG_OVERHEAD
+        if length <= 0 or position + size > end:
+            break
+        is_aborted = False
+        last = base
+        if chunk[at + MAGIC_POSITION] == MAGIC:
+            header = read_header(chunk, at)
+            last = header.last_offset
+            while transactions and transactions[0][1] <= last:
+                open_producers.add(transactions.pop(0)[0])
+            is_aborted = _is_aborted(header, open_producers)
+        else:
+            # An old message has the offset of the last record that is packed into it.
+            base = min(previous_last + 1, last)
+        placed.append(Placed(Found(base, last, is_aborted), position, size))
+        if last >= first + records - 1:
+            break
+        previous_last = last
+        position += size
+    return placed
+
+
+def _is_aborted(header: BatchHeader, open_producers: set[int]) -> bool:
+    """Whether a batch belongs to one of the transactions; the marker at its end closes it."""
+    if header.producer_id not in open_producers:
+        return False
+    if header.is_control:
+        open_producers.discard(header.producer_id)
+        return False
+    return header.is_transactional
+
+
+def narrowed(piece: FileSlice, placed: list[Placed], first: int, last: int) -> FileSlice:
+    """The part of a piece that holds the offsets `first` to `last`, as whole batches."""
+    wanted = [one for one in placed if one.found.last >= first and one.found.first <= last]
+    start = wanted[0].position
+    return FileSlice(piece.file, start, wanted[-1].position + wanted[-1].size - start)
+
+
+def _by_offset(transaction: tuple[int, int]) -> int:
+    return transaction[1]

@@ -1,0 +1,249 @@
+"""One partition as one group shares it: the window at work, its timer, and who waits for it.
+
+No rules here: `window.py` decides, this writes what it says, wakes it when a lock ends, and tells
+the fetches that wait when there may be something to acquire.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from ottla.broker.coordinator.share.batches import ARCHIVED, StateBatch
+from ottla.broker.coordinator.share.state import SharePartitionKey
+from ottla.broker.replication.replicas import Partition
+from ottla.broker.share.rules import BY_DURATION, EARLIEST, ShareRules, duration_ms
+from ottla.broker.share.store import FENCING, Done, State
+from ottla.broker.share.window import Acknowledgement, Acquired, Found, Transition, Window, Wish
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.broker.share.partitions import SharePartitions
+
+MS_PER_S = 1000
+UNKNOWN_START = -1
+
+
+class ShareWaiter(Protocol):
+    """A share fetch that waits. `advanced`: there may be something to acquire. `interrupted`: the
+    share partition is no more, so the answer must be made now."""
+
+    def advanced(self) -> None: ...
+
+    def interrupted(self) -> None: ...
+
+
+class SharePartition:
+    """`window` is None until the state is read, and `failure` says why that could not be."""
+
+    __slots__ = (
+        "_owner",
+        "_timer",
+        "_timer_ms",
+        "failure",
+        "is_fenced",
+        "key",
+        "leader_epoch",
+        "partition",
+        "state_epoch",
+        "waiters",
+        "window",
+    )
+
+    def __init__(
+        self, owner: SharePartitions, key: SharePartitionKey, partition: Partition
+    ) -> None:
+        self._owner = owner
+        self.key = key
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.state_epoch = 0
+        self.window: Window | None = None
+        self.failure: KafkaError | None = None
+        self.is_fenced = False
+        self.waiters: dict[ShareWaiter, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+
+    def __repr__(self) -> str:
+        state = self.failure if self.window is None else self.window
+        return f"<SharePartition {self.key.group_id} {self.partition!r} {state}>"
+
+    @property
+    def rules(self) -> ShareRules:
+        return self._owner.rules(self.key.group_id)
+
+    def load(self) -> None:
+        self._owner.store.read(self.key, self.leader_epoch, self._loaded)
+
+    def acquire(
+        self, member_id: str, found: Sequence[Found], wish: Wish, *, read_from: int
+    ) -> list[Acquired]:
+        assert self.window is not None
+        acquired = self.window.acquire(
+            member_id,
+            found,
+            wish,
+            self.rules.limits,
+            read_from=read_from,
+            now_ms=self._now_ms(),
+        )
+        self._arm()
+        return acquired
+
+    def acknowledge(self, member_id: str, said: Sequence[Acknowledgement], done: Done) -> None:
+        """Calls `done` when it is durable, or with the reason why nothing of it took place."""
+        if self.window is None:
+            done(KafkaError(ErrorCode.INVALID_RECORD_STATE, "The record is not acquired."))
+            return
+        try:
+            transition = self.window.acknowledge(
+                member_id, said, self.rules.limits, now_ms=self._now_ms()
+            )
+        except KafkaError as error:
+            done(error)
+            return
+        self._arm()
+        self._write(transition, done)
+
+    def release(self, member_id: str, reason: str) -> None:
+        """What the member holds goes back."""
+        if self.window is None:
+            return
+        transition = self.window.release(member_id, self.rules.limits)
+        if transition.runs:
+            self._tell_given_up(transition.batches, reason)
+            self._write(transition, _nobody_waits)
+
+    def log_begins_at(self, offset: int) -> None:
+        """Records were deleted from the log, so they are nobody's any more."""
+        if self.window is not None:
+            self.window.move_start(offset)
+
+    def fence(self) -> None:
+        """It is not delivered from here any more."""
+        self.is_fenced = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for waiter in tuple(self.waiters):
+            waiter.interrupted()
+
+    def expire(self) -> None:
+        """Locks that are due end now; the timer calls it."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self.is_fenced or self.window is None:
+            return
+        batches = self.window.expire(self.rules.limits, now_ms=self._now_ms())
+        self._arm()
+        if batches:
+            self._tell_given_up(batches, "its lock ended")
+            self._persist(batches, _nobody_waits)
+            self._wake()
+
+    # inside
+
+    def _now_ms(self) -> int:
+        return self._owner.clock.monotonic_ms()
+
+    def _loaded(self, found: State | KafkaError) -> None:
+        if self.is_fenced:
+            return
+        if isinstance(found, KafkaError):
+            self.failure = found
+            self._owner.drop(self, f"its state cannot be read: {found}")
+            return
+        self.state_epoch = found.state_epoch
+        start = found.start_offset
+        if start == UNKNOWN_START:
+            start = self._reset()
+        self.window = Window(
+            start,
+            [
+                StateBatch(
+                    one.first_offset, one.last_offset, one.delivery_state, one.delivery_count
+                )
+                for one in found.state_batches
+            ],
+        )
+        self._wake()
+
+    def _reset(self) -> int:
+        """Where a group begins that has not begun yet."""
+        log = self.partition.log
+        reset = self.rules.reset
+        if reset == EARLIEST:
+            return log.log_start_offset
+        if reset.startswith(BY_DURATION):
+            since_ms = self._owner.clock.wall_ms() - duration_ms(reset)
+            found = log.offset_for_timestamp(since_ms)
+            if found is not None:
+                return min(found[0], log.high_watermark)
+        return log.high_watermark
+
+    def _write(self, transition: Transition, done: Done) -> None:
+        if not transition.runs:
+            done(None)
+            return
+
+        def written(error: KafkaError | None) -> None:
+            window = self.window
+            assert window is not None
+            limits = self.rules.limits
+            window.complete(transition, limits, is_written=error is None, now_ms=self._now_ms())
+            if error is not None and error.code in FENCING:
+                self._owner.drop(self, f"its state cannot be written: {error}")
+            done(error)
+            self._wake()
+
+        self._persist(transition.batches, written)
+
+    def _persist(self, batches: Sequence[StateBatch], then: Done) -> None:
+        assert self.window is not None
+        self._owner.store.write(
+            self.key,
+            batches,
+            state_epoch=self.state_epoch,
+            leader_epoch=self.leader_epoch,
+            start_offset=self.window.start,
+            settled_count=self.window.settled_count,
+            then=then,
+        )
+
+    def _wake(self) -> None:
+        for waiter in tuple(self.waiters):
+            waiter.advanced()
+
+    def _arm(self) -> None:
+        assert self.window is not None
+        deadline_ms = self.window.next_deadline_ms
+        if deadline_ms is None or self.is_fenced:
+            return
+        if self._timer is not None:
+            if self._timer_ms <= deadline_ms:
+                return
+            self._timer.cancel()
+        delay_ms = max(deadline_ms - self._now_ms(), 0)
+        self._timer_ms = deadline_ms
+        self._timer = self._owner.loop.call_later(delay_ms / MS_PER_S, self.expire)
+
+    def _tell_given_up(self, batches: Sequence[StateBatch], reason: str) -> None:
+        """Somebody will ask why a record did not come again."""
+        for batch in batches:
+            if batch.state == ARCHIVED:
+                self._owner.tell(
+                    "share_records_given_up",
+                    self.key.group_id,
+                    f"delivered {batch.delivery_count} times, and {reason}",
+                    topic=self.partition.topic,
+                    partition=self.partition.index,
+                    first_offset=batch.first,
+                    last_offset=batch.last,
+                )
+
+
+def _nobody_waits(error: KafkaError | None) -> None:
+    """What could not be written is written with what comes next; the lock or its end counts."""

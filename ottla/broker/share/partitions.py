@@ -1,0 +1,144 @@
+"""The share partitions that this broker delivers from, by group, and the sessions of their members.
+
+A share partition is made, and its state read, with the first fetch of its group. It goes when the
+broker leads the partition no more, when its state was fenced, or when its group is empty.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any
+
+from ottla.broker.coordinator.history import History
+from ottla.broker.coordinator.outcome import Told
+from ottla.broker.coordinator.share.coordinator import ShareCoordinator
+from ottla.broker.coordinator.share.state import SharePartitionKey
+from ottla.broker.metadata.delta import Delta
+from ottla.broker.metadata.image import GROUP_RESOURCE, MetadataImage
+from ottla.broker.ports import Clock
+from ottla.broker.replication.replicas import Partition, Replicas
+from ottla.broker.share.partition import SharePartition
+from ottla.broker.share.rules import LiveRules
+from ottla.broker.share.sessions import Place, ShareSession, ShareSessions
+from ottla.broker.share.store import ShareStore
+from ottla.config.broker import BrokerConfig
+
+
+class SharePartitions:
+    """One per broker; everything runs on the loop."""
+
+    def __init__(
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        history: History,
+        replicas: Replicas,
+        coordinator: ShareCoordinator,
+        config: Callable[[], BrokerConfig],
+        image: Callable[[], MetadataImage],
+    ) -> None:
+        self.loop = loop
+        self.clock = clock
+        self.store = ShareStore(coordinator, loop)
+        self.sessions = ShareSessions()
+        self._history = history
+        self._replicas = replicas
+        self._config = config
+        self._groups: dict[str, dict[Place, SharePartition]] = {}
+
+        def overrides(group_id: str) -> Mapping[str, str]:
+            return image().configs.get(GROUP_RESOURCE, group_id)
+
+        self.rules = LiveRules(config, overrides)
+
+    def __repr__(self) -> str:
+        count = sum(map(len, self._groups.values()))
+        return f"<SharePartitions {count} groups={len(self._groups)} sessions={len(self.sessions)}>"
+
+    def get(self, group_id: str, place: Place) -> SharePartition | None:
+        """One that is delivered from, if it still can be."""
+        share = self._groups.get(group_id, {}).get(place)
+        if share is not None and not self._is_led(share.partition):
+            self.drop(share, "its partition is not led here any more")
+            return None
+        return share
+
+    def take_up(self, group_id: str, partition: Partition) -> SharePartition:
+        """The one of a partition that is led here; its state is read if it is new."""
+        place = partition.topic_id, partition.index
+        share = self.get(group_id, place)
+        if share is None:
+            key = SharePartitionKey(group_id, partition.topic_id, partition.index)
+            share = SharePartition(self, key, partition)
+            self._groups.setdefault(group_id, {})[place] = share
+            share.load()
+        return share
+
+    def drop(self, share: SharePartition, reason: str) -> None:
+        """Delivers no more from it; the next fetch reads its state anew."""
+        key = share.key
+        own = self._groups.get(key.group_id, {})
+        if own.get((key.topic_id, key.partition)) is share:
+            del own[key.topic_id, key.partition]
+            if not own:
+                del self._groups[key.group_id]
+                self.rules.forget(key.group_id)
+        if not share.is_fenced:
+            self.tell(
+                "share_partition_dropped",
+                key.group_id,
+                reason,
+                topic=share.partition.topic,
+                partition=key.partition,
+            )
+            share.fence()
+
+    def drop_group(self, group_id: str, reason: str) -> None:
+        for share in list(self._groups.get(group_id, {}).values()):
+            self.drop(share, reason)
+
+    def open_session(
+        self, group_id: str, member_id: str, places: Iterable[Place], connection: Hashable
+    ) -> ShareSession:
+        """Raises SHARE_SESSION_LIMIT_REACHED."""
+        most = self._config().group_share_max_share_sessions
+        return self.sessions.open(group_id, member_id, places, connection, most=most)
+
+    def end_session(self, group_id: str, member_id: str, reason: str) -> None:
+        """The member's session ends, if it has one, and what it holds goes back."""
+        session = self.sessions.remove(group_id, member_id)
+        if session is None:
+            return
+        self.tell("share_session_ended", group_id, reason, member_id=member_id)
+        for share in list(self._groups.get(group_id, {}).values()):
+            share.release(member_id, "its member's session ended")
+
+    def connection_closed(self, connection: Hashable) -> None:
+        for session in self.sessions.of_connection(connection):
+            self.end_session(session.group_id, session.member_id, "its connection was closed")
+
+    def published(self, delta: Delta) -> None:
+        """A change of the metadata is in force."""
+        if not delta.changed_partitions and not delta.deleted_topics:
+            return
+        for own in list(self._groups.values()):
+            for share in list(own.values()):
+                if not self._is_led(share.partition):
+                    self.drop(share, "its partition is not led here any more")
+
+    def close(self) -> None:
+        """Sends away who waits: the broker stops."""
+        for own in list(self._groups.values()):
+            for share in own.values():
+                share.fence()
+        self._groups.clear()
+
+    def tell(self, event: str, group_id: str, reason: str, **fields: Any) -> None:
+        self._history.add(Told(event, group_id, reason, fields))
+
+    def _is_led(self, partition: Partition) -> bool:
+        return partition.online and (
+            self._replicas.by_id(partition.topic_id, partition.index) is partition
+        )

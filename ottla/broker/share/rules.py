@@ -1,0 +1,98 @@
+"""What a share group goes by: the broker's settings, and the group's own over them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ottla.broker.share.window import Limits
+from ottla.config.broker import BrokerConfig
+
+LATEST = "latest"
+EARLIEST = "earliest"
+BY_DURATION = "by_duration"
+MS_PER_S = 1000
+# Days, hours, minutes and seconds of java.time.Duration; the setting has no other parts.
+_DURATION = re.compile(r"(?i)P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:[.,](\d{0,9}))?S)?)?")
+
+
+@dataclass(slots=True, frozen=True)
+class ShareRules:
+    """Of one group. `reset` is latest, earliest or by_duration:<ISO 8601>."""
+
+    limits: Limits
+    reset: str = LATEST
+    read_committed: bool = False
+
+
+class LiveRules:
+    """The rules of each group, made anew when the broker's or its own settings have changed. A
+    bound that has become narrower since a group set something holds for it, too (KIP-1221)."""
+
+    __slots__ = ("_config", "_known", "_of", "_overrides")
+
+    def __init__(
+        self, config: Callable[[], BrokerConfig], overrides: Callable[[str], Mapping[str, str]]
+    ) -> None:
+        self._config = config
+        self._overrides = overrides
+        self._of: BrokerConfig | None = None
+        self._known: dict[str, tuple[Mapping[str, str], ShareRules]] = {}
+
+    def __call__(self, group_id: str) -> ShareRules:
+        config = self._config()
+        if config is not self._of:
+            self._of = config
+            self._known.clear()
+        overrides = self._overrides(group_id)
+        known = self._known.get(group_id)
+        if known is None or known[0] is not overrides:
+            known = self._known[group_id] = overrides, _rules(config, overrides)
+        return known[1]
+
+    def forget(self, group_id: str) -> None:
+        self._known.pop(group_id, None)
+
+
+def duration_ms(reset: str) -> int:
+    """The time that a reset of by_duration goes back."""
+    match = _DURATION.fullmatch(reset.partition(":")[2].replace("+", ""))
+    assert match is not None, reset
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups()[:4])
+    fraction = (match.group(5) or "").ljust(3, "0")[:3]
+    total_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    return total_s * MS_PER_S + int(fraction)
+
+
+def _rules(config: BrokerConfig, overrides: Mapping[str, str]) -> ShareRules:
+    def whole(name: str, default: int, least: int, most: int) -> int:
+        text = overrides.get(f"share.{name}")
+        return default if text is None else min(max(int(text), least), most)
+
+    limits = Limits(
+        delivery_count=whole(
+            "delivery.count.limit",
+            config.group_share_delivery_count_limit,
+            config.group_share_min_delivery_count_limit,
+            config.group_share_max_delivery_count_limit,
+        ),
+        record_locks=whole(
+            "partition.max.record.locks",
+            config.group_share_partition_max_record_locks,
+            config.group_share_min_partition_max_record_locks,
+            config.group_share_max_partition_max_record_locks,
+        ),
+        lock_ms=whole(
+            "record.lock.duration.ms",
+            config.group_share_record_lock_duration_ms,
+            config.group_share_min_record_lock_duration_ms,
+            config.group_share_max_record_lock_duration_ms,
+        ),
+        may_renew=overrides.get("share.renew.acknowledge.enable", "true").lower() == "true",
+    )
+    return ShareRules(
+        limits,
+        overrides.get("share.auto.offset.reset", LATEST),
+        overrides.get("share.isolation.level") == "read_committed",
+    )

@@ -1,0 +1,114 @@
+"""Share sessions (KIP-932): a member names its partitions once, then only changes.
+
+A session belongs to a member of a group and to the connection on which it was opened. Each request
+carries an epoch that counts up.
+
+| epoch | meaning |
+|---|---|
+| 0 | ends the member's session, if there is one, and opens a new one with what is listed |
+| n | goes on with the session; what is listed is added, what is forgotten leaves it |
+| -1 | the last request of the session: what the member holds goes back |
+
+Pure; who holds what is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+FIRST_EPOCH = 0
+LAST_EPOCH = -1
+EPOCH_MAX = 2**31 - 1
+
+Place = tuple[bytes, int]
+"""Topic id and partition."""
+
+
+class ShareSession:
+    """`places` are the partitions in the order in which they were named."""
+
+    __slots__ = ("connection", "epoch", "group_id", "member_id", "places")
+
+    def __init__(
+        self, group_id: str, member_id: str, places: Iterable[Place], connection: Hashable
+    ) -> None:
+        self.group_id = group_id
+        self.member_id = member_id
+        self.epoch = FIRST_EPOCH + 1
+        self.places: dict[Place, None] = dict.fromkeys(places)
+        self.connection = connection
+
+    def __repr__(self) -> str:
+        who = f"{self.group_id} {self.member_id}"
+        return f"<ShareSession {who} epoch={self.epoch} partitions={len(self.places)}>"
+
+    def in_turn(self) -> list[Place]:
+        """The partitions, another one first in each request, so that each has its turn."""
+        places = list(self.places)
+        first = self.epoch % len(places) if places else 0
+        return places[first:] + places[:first]
+
+
+class ShareSessions:
+    """The sessions of one broker, at most `most` of them, which is given with each request."""
+
+    __slots__ = ("_of_connection", "_sessions")
+
+    def __init__(self) -> None:
+        self._sessions: dict[tuple[str, str], ShareSession] = {}
+        self._of_connection: dict[Hashable, dict[tuple[str, str], None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def get(self, group_id: str, member_id: str) -> ShareSession:
+        """The member's session. Raises SHARE_SESSION_NOT_FOUND."""
+        session = self._sessions.get((group_id, member_id))
+        if session is None:
+            raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND, "There is no such share session.")
+        return session
+
+    def open(
+        self,
+        group_id: str,
+        member_id: str,
+        places: Iterable[Place],
+        connection: Hashable,
+        *,
+        most: int,
+    ) -> ShareSession:
+        """A new session in place of the member's old one. Raises SHARE_SESSION_LIMIT_REACHED."""
+        self.remove(group_id, member_id)
+        if len(self._sessions) >= most:
+            raise KafkaError(
+                ErrorCode.SHARE_SESSION_LIMIT_REACHED, f"There are {most} share sessions."
+            )
+        key = group_id, member_id
+        session = self._sessions[key] = ShareSession(group_id, member_id, places, connection)
+        self._of_connection.setdefault(connection, {})[key] = None
+        return session
+
+    def go_on(self, group_id: str, member_id: str, epoch: int) -> ShareSession:
+        """The session of a request, which counts its epoch up. Raises SHARE_SESSION_NOT_FOUND or
+        INVALID_SHARE_SESSION_EPOCH."""
+        session = self.get(group_id, member_id)
+        if session.epoch != epoch:
+            reason = f"The session is at epoch {session.epoch}."
+            raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, reason)
+        session.epoch = FIRST_EPOCH + 1 if epoch == EPOCH_MAX else epoch + 1
+        return session
+
+    def remove(self, group_id: str, member_id: str) -> ShareSession | None:
+        key = group_id, member_id
+        session = self._sessions.pop(key, None)
+        if session is not None:
+            own = self._of_connection[session.connection]
+            del own[key]
+            if not own:
+                del self._of_connection[session.connection]
+        return session
+
+    def of_connection(self, connection: Hashable) -> list[ShareSession]:
+        return [self._sessions[key] for key in self._of_connection.get(connection, ())]

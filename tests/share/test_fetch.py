@@ -1,0 +1,535 @@
+"""ShareFetch and ShareAcknowledge against a broker: who gets what, and what outlives it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from ottla.broker.handlers.answers import Pending
+from ottla.broker.handlers.share_acknowledge import handle_share_acknowledge
+from ottla.broker.share.partition import SharePartition
+from ottla.protocol.api import SERVED, ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages import share_group
+from ottla.protocol.messages.configs import IncrementalAlterConfigsRequest
+from ottla.protocol.messages.offsets import DeleteRecordsRequest
+from ottla.protocol.messages.topics import DeleteTopicsRequest
+from ottla.protocol.records.batch import iterate_headers
+from ottla.protocol.records.control import build_marker
+from tests.coordinator.asking import ask
+from tests.handlers.rooms import House
+from tests.share.sharing import (
+    GROUP,
+    TOPIC,
+    Member,
+    acquired_of,
+    begin,
+    initialize,
+    topic_id,
+)
+
+GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
+LOCK_MS = 30_000
+GROUP_CONFIG = 32
+
+
+@pytest.fixture
+async def house() -> AsyncIterator[House]:
+    async with House({"share.coordinator.state.topic.num.partitions": "2"}) as opened:
+        yield opened
+
+
+async def _produce(house: House, *sizes: int, partition: int = 0) -> None:
+    """Batches of so many records."""
+    for size in sizes:
+        await house.append(TOPIC, partition, [b"v"] * size)
+
+
+async def _configure(house: House, name: str, value: str) -> None:
+    config = IncrementalAlterConfigsRequest.AlterableConfig(name, 0, value)
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(GROUP_CONFIG, GROUP, [config])
+    answer = await ask(house, IncrementalAlterConfigsRequest([resource]), 1)
+    assert answer.responses[0].error_code == 0, answer.responses[0].error_message
+
+
+def _share(house: House) -> SharePartition:
+    share = house.rooms.shares.get(GROUP, (topic_id(house), 0))
+    assert share is not None
+    return share
+
+
+def _expire(house: House, ms: int = LOCK_MS) -> None:
+    house.rooms.clock.advance(ms)  # type: ignore[attr-defined]
+    _share(house).expire()
+
+
+def test_the_versions_are_kafkas() -> None:
+    for key in (ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE):
+        assert (SERVED[key].min_version, SERVED[key].max_version) == (1, 2)
+
+
+async def test_two_members_get_each_record_once(house: House) -> None:
+    await begin(house)
+    await _produce(house, 3, 3, 4)
+    a, b = Member(house, "a"), Member(house, "b")
+
+    assert await a.acquire(records=4) == [(0, 5, 1)]
+    assert await b.acquire() == [(6, 9, 1)]
+    assert await a.acquire() == []
+
+
+async def test_the_answer_carries_whole_batches_of_what_was_acquired(house: House) -> None:
+    await begin(house)
+    await _produce(house, 3, 3, 4)
+    a, b = Member(house, "a"), Member(house, "b")
+    await a.acquire(records=3)
+    answer = await b.fetch(records=2, exactly=True)
+    (part,) = answer.responses[0].partitions
+
+    assert acquired_of(answer) == [(3, 4, 1)]
+    assert [header.base_offset for _, header in iterate_headers(bytes(part.records))] == [3]
+    assert answer.acquisition_lock_timeout_ms == LOCK_MS
+
+
+async def test_what_is_acquired_comes_in_pieces_of_the_batch_size(house: House) -> None:
+    await begin(house)
+    await _produce(house, 2, 2, 2, 3)
+
+    assert await Member(house, "a").acquire(records=100, batch_size=4) == [(0, 3, 1), (4, 8, 1)]
+
+
+async def test_what_is_released_comes_again_and_what_is_settled_does_not(house: House) -> None:
+    await begin(house)
+    await _produce(house, 6)
+    a, b = Member(house, "a"), Member(house, "b")
+    await a.acquire()
+    part = await a.acknowledge((0, 5, [ACCEPT, RELEASE, REJECT, RELEASE, GAP, ACCEPT]))
+
+    assert part.error_code == 0
+    assert await b.acquire(exactly=True) == [(1, 1, 2), (3, 3, 2)]
+    await b.acknowledge((1, 1, [ACCEPT]), (3, 3, [ACCEPT]))
+    assert _share(house).window is not None
+    assert _share(house).window.start == 6  # type: ignore[union-attr]
+
+
+async def test_acknowledgements_come_with_a_fetch_too(house: House) -> None:
+    await begin(house)
+    await _produce(house, 2, 2)
+    a = Member(house, "a")
+    await a.acquire(records=2)
+
+    assert await a.acquire(acks=[(0, 1, [ACCEPT])], records=2) == [(2, 3, 1)]
+    answer = await a.fetch(acks=[(0, 1, [ACCEPT])])
+    part = answer.responses[0].partitions[0]
+    assert (part.error_code, part.acknowledge_error_code) == (0, 0)  # it was before the start
+    answer = await a.fetch(acks=[(7, 9, [ACCEPT])])
+    part = answer.responses[0].partitions[0]
+    assert part.acknowledge_error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_another_member_cannot_acknowledge(house: House) -> None:
+    await begin(house)
+    await _produce(house, 2)
+    a, b = Member(house, "a"), Member(house, "b")
+    await a.acquire()
+    await b.acquire()
+
+    assert (await b.acknowledge((0, 1, [ACCEPT]))).error_code == ErrorCode.INVALID_RECORD_STATE
+    assert (await a.acknowledge((0, 1, [ACCEPT]))).error_code == 0
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [(1, 0, [ACCEPT])],
+        [(0, 1, [])],
+        [(0, 2, [ACCEPT, ACCEPT])],
+        [(0, 0, [5])],
+        [(0, 0, [-1])],
+        [(0, 0, [RENEW])],
+        [(2, 3, [ACCEPT]), (0, 1, [ACCEPT])],
+    ],
+)
+async def test_odd_acknowledgements_are_refused(
+    house: House, said: list[tuple[int, int, list[int]]]
+) -> None:
+    await begin(house)
+    await _produce(house, 4)
+    a = Member(house, "a")
+    await a.acquire()
+
+    assert (await a.acknowledge(*said)).error_code == ErrorCode.INVALID_REQUEST
+    assert (await a.acknowledge((0, 3, [ACCEPT]))).error_code == 0
+
+
+async def test_a_lock_ends_and_a_record_is_given_up_in_the_end(house: House) -> None:
+    await begin(house)
+    await _configure(house, "share.delivery.count.limit", "2")
+    await _produce(house, 1)
+    a = Member(house, "a")
+
+    assert await a.acquire() == [(0, 0, 1)]
+    _expire(house, LOCK_MS - 1)
+    assert await a.acquire() == []
+    _expire(house, 1)
+    assert await a.acquire() == [(0, 0, 2)]
+    late = await a.acknowledge((0, 0, [RELEASE]))
+    assert late.error_code == 0
+    assert await a.acquire() == []
+    assert _share(house).window.start == 1  # type: ignore[union-attr]
+
+
+async def test_a_record_that_is_given_up_is_told_of(house: House) -> None:
+    await begin(house)
+    await _configure(house, "share.delivery.count.limit", "2")
+    await _produce(house, 1)
+    a = Member(house, "a")
+    for _ in range(2):
+        await a.acquire()
+        _expire(house)
+    (told,) = [
+        one
+        for one in house.rooms.groups.history.told_of(GROUP)
+        if one["event"] == "share_records_given_up"
+    ]
+
+    assert told["reason"] == "delivered 2 times, and its lock ended"
+    assert (told["first_offset"], told["last_offset"]) == (0, 0)
+
+
+async def test_a_lock_is_renewed(house: House) -> None:
+    await begin(house)
+    await _produce(house, 2)
+    a = Member(house, "a")
+    await a.acquire()
+    _expire(house, LOCK_MS - 1)
+    renewed = await a.acknowledge((0, 1, [RENEW]), is_renew_ack=True)
+    assert renewed.error_code == 0
+    _expire(house, LOCK_MS - 1)
+
+    assert (await a.acknowledge((0, 1, [ACCEPT]))).error_code == 0
+
+
+async def test_a_fetch_that_renews_gets_nothing(house: House) -> None:
+    await begin(house)
+    await _produce(house, 2, 2)
+    a = Member(house, "a")
+    await a.acquire(records=2)
+    asks_too_much = await a.fetch(is_renew_ack=True, epoch=1)
+    assert asks_too_much.error_code == ErrorCode.INVALID_REQUEST
+    nothing = {"max_bytes": 0, "min_bytes": 0, "max_records": 0, "is_renew_ack": True}
+    answer = await a.fetch(acks=[(0, 1, [RENEW])], records=0, **nothing)
+
+    assert (answer.error_code, acquired_of(answer)) == (0, [])
+    assert answer.responses[0].partitions[0].acknowledge_error_code == 0
+
+
+async def test_a_group_may_refuse_renewals(house: House) -> None:
+    await begin(house)
+    await _configure(house, "share.renew.acknowledge.enable", "false")
+    await _produce(house, 2)
+    a = Member(house, "a")
+    await a.acquire()
+    part = await a.acknowledge((0, 1, [RENEW]), is_renew_ack=True)
+
+    assert part.error_code == ErrorCode.INVALID_RECORD_STATE
+
+
+async def test_what_a_member_holds_goes_back_when_its_session_ends(house: House) -> None:
+    await begin(house)
+    await _produce(house, 2, 2)
+    a, b = Member(house, "a"), Member(house, "b")
+    await a.acquire(records=2)
+    await b.acquire()
+    answer = await a.fetch(epoch=-1)
+    assert answer.error_code == 0
+
+    assert await b.acquire(wait_ms=60_000) == [(0, 1, 2)]
+    assert (await a.fetch(epoch=1)).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+async def test_what_a_member_holds_goes_back_when_its_connection_is_closed(house: House) -> None:
+    await begin(house)
+    await _produce(house, 2)
+    await Member(house, "a").acquire()
+    assert house.session.on_closed is not None
+    house.session.on_closed(house.session)
+
+    assert len(house.rooms.shares.sessions) == 0
+    assert await Member(house, "b").acquire(wait_ms=60_000) == [(0, 1, 2)]
+
+
+async def test_the_last_acknowledgement_closes_the_session(house: House) -> None:
+    await begin(house)
+    await _produce(house, 2)
+    a = Member(house, "a")
+    await a.acquire()
+    part = await a.acknowledge((0, 0, [ACCEPT]), epoch=-1)
+    assert part.error_code == 0
+
+    assert await Member(house, "b").acquire(wait_ms=60_000, exactly=True) == [(1, 1, 2)]
+    assert (await a.acknowledge(epoch=-1)).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+async def test_epochs_that_are_not_next_are_refused(house: House) -> None:
+    await begin(house)
+    a = Member(house, "a")
+    invalid = ErrorCode.INVALID_SHARE_SESSION_EPOCH
+
+    assert (await a.fetch(epoch=3)).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert (await a.fetch(epoch=-1)).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert (await a.acknowledge(epoch=0)).error_code == invalid
+    await a.fetch()
+    assert (await a.fetch(epoch=2)).error_code == invalid
+    assert (await a.acknowledge(epoch=2)).error_code == invalid
+    with_acks = await a.fetch(epoch=0, acks=[(0, 0, [ACCEPT])])
+    assert with_acks.error_code == ErrorCode.INVALID_REQUEST
+    assert (await a.fetch()).error_code == 0
+
+
+@pytest.mark.parametrize("name", ["", "x" * 37])
+async def test_names_that_no_member_has_are_refused(house: House, name: str) -> None:
+    await begin(house)
+
+    assert (await Member(house, name).fetch()).error_code == ErrorCode.INVALID_REQUEST
+    request = share_group.ShareAcknowledgeRequest(None, "m", 1)
+    refused = handle_share_acknowledge(house.session, request, 2)
+    assert isinstance(refused, share_group.ShareAcknowledgeResponse)
+    assert refused.error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_there_are_only_so_many_sessions() -> None:
+    settings = {
+        "share.coordinator.state.topic.num.partitions": "1",
+        "group.share.max.share.sessions": "1",
+    }
+    async with House(settings) as house:
+        await begin(house)
+        await Member(house, "a").acquire()
+        reached = ErrorCode.SHARE_SESSION_LIMIT_REACHED
+
+        assert (await Member(house, "b").fetch()).error_code == reached
+        assert (await Member(house, "b").fetch(wait_ms=5)).error_code == reached
+        await Member(house, "a").acquire()
+
+
+async def test_a_fetch_waits_for_records(house: House) -> None:
+    await begin(house)
+    a = Member(house, "a")
+    waiting = asyncio.ensure_future(a.acquire(wait_ms=60_000))
+    await asyncio.sleep(0)
+    await _produce(house, 2)
+
+    assert await waiting == [(0, 1, 1)]
+
+
+async def test_a_fetch_waits_for_records_that_come_back(house: House) -> None:
+    await begin(house)
+    await _produce(house, 2)
+    a, b = Member(house, "a"), Member(house, "b")
+    await a.acquire()
+    waiting = asyncio.ensure_future(b.acquire(wait_ms=60_000))
+    await asyncio.sleep(0)
+    await a.acknowledge((0, 1, [RELEASE]))
+
+    assert await waiting == [(0, 1, 2)]
+    assert not _share(house).waiters
+
+
+async def test_a_fetch_waits_for_locks_that_end(house: House) -> None:
+    await begin(house)
+    await _produce(house, 2)
+    await Member(house, "a").acquire()
+    waiting = asyncio.ensure_future(Member(house, "b").acquire(wait_ms=60_000))
+    await asyncio.sleep(0)
+    _expire(house)
+
+    assert await waiting == [(0, 1, 2)]
+
+
+async def test_a_fetch_that_waits_in_vain_is_answered(house: House) -> None:
+    await begin(house)
+
+    assert await Member(house, "a").acquire(wait_ms=5) == []
+    assert not _share(house).partition.fetch_waiters
+
+
+async def test_a_fetch_that_waits_hears_of_a_deleted_topic(house: House) -> None:
+    await begin(house)
+    a = Member(house, "a")
+    waiting = asyncio.ensure_future(a.fetch(wait_ms=60_000))
+    await asyncio.sleep(0)
+    await ask(house, DeleteTopicsRequest(topic_names=[TOPIC]), 5)
+    answer = await waiting
+
+    gone = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert answer.responses[0].partitions[0].error_code == gone
+
+
+async def test_only_so_many_records_are_in_hand(house: House) -> None:
+    await begin(house)
+    await _configure(house, "share.partition.max.record.locks", "100")
+    await _produce(house, 60, 60, 60)
+    a = Member(house, "a")
+
+    assert await a.acquire(records=500) == [(0, 119, 1)]
+    assert await a.acquire(records=500) == []
+    await a.acknowledge((10, 19, [RELEASE]))
+    assert await a.acquire(records=500) == [(10, 19, 2)]
+    await a.acknowledge((0, 59, [ACCEPT]))
+    assert await a.acquire(records=500) == [(120, 179, 1)]
+
+
+async def test_acknowledged_state_outlives_the_broker(house: House) -> None:
+    await begin(house)
+    await _produce(house, 10)
+    a = Member(house, "a")
+    await a.acquire()
+    await a.acknowledge((0, 3, [ACCEPT]), (5, 5, [RELEASE]), (7, 7, [REJECT]))
+    async with house.restarted() as again:
+        b = Member(again, "b")
+
+        assert await b.acquire(exactly=True) == [(4, 4, 1), (5, 5, 2), (6, 6, 1), (8, 9, 1)]
+
+
+async def test_a_record_whose_acknowledgement_was_not_answered_may_come_again(
+    house: House,
+) -> None:
+    """The broker goes between the write and its answer: nothing that was answered is lost."""
+    await begin(house)
+    await _produce(house, 4)
+    a = Member(house, "a")
+    await a.acquire()
+    await a.acknowledge((0, 1, [ACCEPT]))
+    part = share_group.ShareAcknowledgeRequest.AcknowledgePartition(
+        0, [share_group.ShareAcknowledgeRequest.AcknowledgementBatch(2, 3, [ACCEPT])]
+    )
+    topic = share_group.ShareAcknowledgeRequest.AcknowledgeTopic(topic_id(house), [part])
+    request = share_group.ShareAcknowledgeRequest(GROUP, "a", a.epoch, topics=[topic])
+    pending = handle_share_acknowledge(house.session, request, 2)
+    assert isinstance(pending, Pending)
+    assert pending.response is None
+    house.rooms.share_state.close()
+    refused = pending.response
+    assert refused is not None
+    assert refused.responses[0].partitions[0].error_code != 0
+    async with house.restarted() as again:
+        found = await Member(again, "b").acquire()
+
+        assert found in ([], [(2, 3, 1)])
+
+
+async def test_where_a_group_begins(house: House) -> None:
+    await house.create(TOPIC)
+    await _produce(house, 2)
+    await begin_unknown(house)
+    assert await Member(house, "a").acquire() == []
+    await _produce(house, 2)
+    assert await Member(house, "a").acquire() == [(2, 3, 1)]
+
+
+@pytest.mark.parametrize(
+    ("reset", "expected"),
+    [("earliest", [(0, 4, 1)]), ("latest", []), ("by_duration:PT2.5S", [(2, 4, 1)])],
+)
+async def test_a_group_may_say_where_it_begins(
+    house: House, reset: str, expected: list[tuple[int, int, int]]
+) -> None:
+    await house.create(TOPIC)
+    await _produce(house, 5)  # a second apart, the last one four seconds from now
+    house.rooms.clock.advance(4_000)  # type: ignore[attr-defined]
+    await _configure(house, "share.auto.offset.reset", reset)
+    await begin_unknown(house)
+
+    assert await Member(house, "a").acquire() == expected
+
+
+async def begin_unknown(house: House) -> None:
+    """As the group's coordinator initializes a partition: it begins where the settings say."""
+    from ottla.protocol.messages.groups import FindCoordinatorRequest
+
+    key = "g:AAECAwQFBgcICQoLDA0ODw:0"
+    await ask(house, FindCoordinatorRequest(key_type=2, coordinator_keys=[key]), 6)
+    await initialize(house, start=-1)
+
+
+async def test_deleted_records_are_nobodys(house: House) -> None:
+    await begin(house)
+    await _produce(house, 4, 4)
+    a = Member(house, "a")
+    await a.acquire(records=4)
+    _expire(house)
+    partition = DeleteRecordsRequest.DeleteRecordsPartition(0, 6)
+    topic = DeleteRecordsRequest.DeleteRecordsTopic(TOPIC, [partition])
+    await ask(house, DeleteRecordsRequest([topic]), 2)
+
+    assert await a.acquire() == [(6, 7, 1)]
+    assert _share(house).window.start == 6  # type: ignore[union-attr]
+
+
+async def test_a_group_is_fenced_when_its_state_begins_anew(house: House) -> None:
+    await begin(house)
+    await _produce(house, 4)
+    a = Member(house, "a")
+    await a.acquire()
+    await initialize(house, start=2, state_epoch=1)
+    part = await a.acknowledge((0, 3, [ACCEPT]))
+
+    assert part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert house.rooms.shares.get(GROUP, (topic_id(house), 0)) is None
+    assert await a.acquire() == [(2, 3, 1)]
+
+
+async def test_an_unknown_state_is_an_error_of_its_partition(house: House) -> None:
+    await begin(house)
+    await house.create("other")
+    other = house.rooms.image.topics.by_name["other"].topic_id
+    a = Member(house, "a")
+    request = a.fetch_request()
+    request.topics += [
+        share_group.ShareFetchRequest.FetchTopic(one, [a.fetch_request().topics[0].partitions[0]])
+        for one in (other, b"\1" * 16)
+    ]
+    answer = await ask(house, request, 2)
+    codes = {one.topic_id: one.partitions[0].error_code for one in answer.responses}
+
+    assert codes == {
+        topic_id(house): 0,
+        other: ErrorCode.UNKNOWN_SERVER_ERROR,
+        b"\1" * 16: ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+
+
+async def test_records_of_aborted_transactions_are_left_out(house: House) -> None:
+    await begin(house)
+    await _configure(house, "share.isolation.level", "read_committed")
+    await _produce(house, 2)
+    await house.append(TOPIC, 0, [b"x", b"y"], transactional=True)
+    a = Member(house, "a")
+    assert await a.acquire() == [(0, 1, 1)]
+    assert await a.acquire() == []  # the transaction is open
+    led = house.rooms.replicas.get(TOPIC, 0)
+    assert led is not None
+    marker = build_marker(
+        producer_id=9, producer_epoch=0, committed=False, coordinator_epoch=0, timestamp=1
+    )
+    house.rooms.replicas.append_internal(led, memoryview(marker))
+    await _produce(house, 1)
+    acquired = await a.acquire()
+
+    assert [one for one in acquired if one[0] <= 3] == []
+    assert acquired[-1][1] == 5
+
+
+async def test_partitions_take_turns(house: House) -> None:
+    await begin(house, partitions=2)
+    await _produce(house, 4, partition=0)
+    await _produce(house, 4, partition=1)
+    a = Member(house, "a")
+    first = await a.fetch(partitions=(0, 1), records=4)
+    second = await a.fetch(partitions=(0, 1), records=4)
+    gave = [[index for index in (0, 1) if acquired_of(answer, index)] for answer in (first, second)]
+
+    assert sorted(gave) == [[0], [1]]
