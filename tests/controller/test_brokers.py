@@ -201,6 +201,7 @@ def test_a_new_cluster_begins_with_one_transaction() -> None:
     assert first == [
         BeginTransactionRecord("Bootstrap records"),
         FeatureLevelRecord("metadata.version", 30),
+        FeatureLevelRecord("group.version", 1),
         EndTransactionRecord(),
     ]
 

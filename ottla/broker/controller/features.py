@@ -1,9 +1,9 @@
 """Feature levels: which this code supports, and which a new cluster begins with.
 
-A feature is here when the APIs that it stands for are served. The others of Kafka 4.3 (groups,
-transactions, share groups, streams, eligible leader replicas) come with their rooms, which raise
-the level by a FeatureLevel record of their own. A cluster made by Kafka may have finalized more:
-it keeps its levels.
+A feature is here when the APIs that it stands for are served. The others of Kafka 4.3
+(transactions, share groups, streams, eligible leader replicas) come with their rooms. A cluster
+that was made before one of them came gets its level by UpdateFeatures (kafka-features upgrade). A
+cluster made by Kafka may have finalized more: it keeps its levels.
 """
 
 from __future__ import annotations
@@ -31,12 +31,16 @@ from ottla.protocol.messages.metadata_records import (
 )
 from ottla.protocol.schema import Message
 
+GROUP_VERSION = "group.version"
+"""1 is KIP-848: groups whose coordinator assigns the partitions."""
+
 SUPPORTED_FEATURES: dict[str, tuple[int, int]] = {
     METADATA_VERSION: (LOWEST_METADATA_VERSION, LATEST_METADATA_VERSION),
     KRAFT_VERSION: (0, 1),
+    GROUP_VERSION: (0, 1),
 }
 
-BOOTSTRAP_LEVELS = {METADATA_VERSION: LATEST_METADATA_VERSION}
+BOOTSTRAP_LEVELS = {METADATA_VERSION: LATEST_METADATA_VERSION, GROUP_VERSION: 1}
 
 
 def bootstrap_records() -> list[Message]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla.broker.controller.features import GROUP_VERSION
 from ottla.broker.coordinator.group.kinds import Kind
 from ottla.broker.handlers.answers import Pending
 from ottla.broker.handlers.context import Rooms, Session
@@ -19,8 +20,6 @@ from ottla.protocol.messages.consumer_group import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-
-GROUP_VERSION = "group.version"
 
 Described = ConsumerGroupDescribeResponse.DescribedGroup
 
