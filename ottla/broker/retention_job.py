@@ -31,7 +31,7 @@ async def apply_retention(rooms: Rooms) -> None:
 
 
 async def _delete_segments(rooms: Rooms, log: Log) -> None:
-    while rooms.logs.delete_some_segments(log):
+    while rooms.logs.deletions.delete_some_segments(log):
         await asyncio.sleep(0)
     rooms.replicas.reconsider(log.topic, log.partition)
 
@@ -39,7 +39,7 @@ async def _delete_segments(rooms: Rooms, log: Log) -> None:
 async def remove_deleted(rooms: Rooms) -> None:
     """Removes the files of deleted partitions and segments whose delay is over."""
     logs = rooms.logs
-    for log in logs.take_held_back():
+    for log in logs.deletions.take_held_back():
         await _delete_segments(rooms, log)
     partitions = 0
     for removal in logs.deletions.due_directories():
@@ -47,5 +47,5 @@ async def remove_deleted(rooms: Rooms) -> None:
         partitions += 1
     if partitions:
         rooms.events.info("partitions_removed", count=partitions)
-    for log, segments in logs.deletions.due_segments(logs.logs, rooms.clock.wall_ms()):
+    for log, segments in logs.deletions.due_segments(logs.logs):
         await in_worker(partial(logs.deletions.remove_segments, log, segments))

@@ -158,10 +158,8 @@ class World:
         self.give_up_sealed_segments()
         self.manager.checkpoint_recovery_points()
         for log in self.manager.logs:
-            assert not self.manager.delete_some_segments(log)
-        for log, segments in self.manager.deletions.due_segments(
-            self.manager.logs, self.clock.wall_ms()
-        ):
+            assert not self.manager.deletions.delete_some_segments(log)
+        for log, segments in self.manager.deletions.due_segments(self.manager.logs):
             self.manager.deletions.remove_segments(log, segments)
 
     def give_up_sealed_segments(self) -> None:

@@ -1,9 +1,10 @@
-"""What was deleted and still has its files: they go when file.delete.delay.ms is over.
+"""What is deleted of the logs: old segments, a few at a time, and the files of all that is gone.
 
-Deleted segments wait in their own log, under another name; the directories of deleted partitions
-wait here. `due_segments` and `due_directories` give each out once, on the loop; to unlink large
-files takes long, so `remove_segments` and `remove_directory` may run in a worker. What fails there
-is told to the `faults`, by way of `post_error`.
+The rules of `retention` say which segments go. The files of what was deleted stay until
+file.delete.delay.ms is over: deleted segments wait in their own log, under another name, the
+directories of deleted partitions wait here. `due_segments` and `due_directories` give each out
+once, on the loop; to unlink large files takes long, so `remove_segments` and `remove_directory`
+may run in a worker. What fails there is told to the `faults`, by way of `post_error`.
 """
 
 from __future__ import annotations
@@ -14,10 +15,15 @@ from functools import partial
 
 from ottla.broker.faults import Call, DiskFaults
 from ottla.broker.log.checkpoints import parent_of
+from ottla.broker.log.directories import partition_name
 from ottla.broker.log.log import Log
 from ottla.broker.log.rearranging import Removal
 from ottla.broker.log.segment import Segment
-from ottla.broker.ports import Clock, Disk
+from ottla.broker.ports import Clock, Disk, Events
+from ottla.protocol.errors import KafkaError
+
+# Segments deleted at a time, some 60 us of renames each.
+SEGMENTS_AT_ONCE = 16
 
 PostError = Callable[[Callable[[], object]], object]
 
@@ -26,12 +32,23 @@ class Deletions:
     """The deleted directories of all log dirs. Belongs to the loop but where it says otherwise."""
 
     def __init__(
-        self, disk: Disk, *, clock: Clock, faults: DiskFaults, post_error: PostError
+        self,
+        disk: Disk,
+        *,
+        clock: Clock,
+        events: Events,
+        faults: DiskFaults,
+        post_error: PostError,
+        written_point: Callable[[Log], int | None],
     ) -> None:
+        """`written_point(log)` is its recovery point on disk, or None if it is not served."""
         self._disk = disk
         self._clock = clock
+        self._events = events
         self._faults = faults
         self._post_error = post_error
+        self._written_point = written_point
+        self._held_back: dict[Log, None] = {}
         self._waiting: list[Removal] = []
 
     def __len__(self) -> int:
@@ -39,6 +56,36 @@ class Deletions:
 
     def __repr__(self) -> str:
         return f"<Deletions {[one.path for one in self._waiting]}>"
+
+    def delete_some_segments(self, log: Log) -> bool:
+        """Deletes a few segments of a log; True if there may be more to delete at once.
+
+        The recovery points are to be checkpointed before. After a crash segments may be missing in
+        any order: a recovery that begins at or above all of them does not notice, one that begins
+        below takes the gap for the end of the log. So only what ends below the written one goes.
+        """
+        below = self._written_point(log)
+        if below is None:
+            return False
+        try:
+            doomed = log.delete_old_segments(
+                self._clock.wall_ms(), below=below, at_most=SEGMENTS_AT_ONCE
+            )
+        except OSError as error:
+            self._faults.failed(parent_of(log.directory), Call.WRITE, error)
+            return False
+        except KafkaError as error:  # of one log: those behind it have old segments, too
+            name = partition_name(log.topic, log.partition)
+            self._events.error("retention_failed", partition=name, error=str(error))
+            return False
+        if log.segments.awaits_sync:
+            self._held_back[log] = None
+        return len(doomed) == SEGMENTS_AT_ONCE
+
+    def take_held_back(self) -> list[Log]:
+        """The logs of which segments wait for a flush before they go, each once."""
+        held_back, self._held_back = self._held_back, {}
+        return list(held_back)
 
     def add(self, log_dir: str, path: str, log: Log | None) -> None:
         """A directory that was set aside; it goes when readers of its log, if any, are through."""
@@ -67,8 +114,9 @@ class Deletions:
         except OSError as error:
             self._post_error(partial(self._faults.failed, removal.log_dir, Call.WRITE, error))
 
-    def due_segments(self, logs: Iterable[Log], now_ms: int) -> list[tuple[Log, list[Segment]]]:
-        """Deleted segments whose delay is over at a wall time, by log; for `remove_segments`."""
+    def due_segments(self, logs: Iterable[Log]) -> list[tuple[Log, list[Segment]]]:
+        """Deleted segments whose delay is over, by log; for `remove_segments`."""
+        now_ms = self._clock.wall_ms()
         due = [(log, log.segments.take_deleted(now_ms)) for log in logs]
         return [(log, segments) for log, segments in due if segments]
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+from ottla.broker.faults import Call, DiskFaults
 from ottla.broker.log import checkpoints
 from ottla.broker.log.checkpoints import MetaProperties, TopicPartition
 from ottla.broker.log.directories import (
     LOCK_FILE,
     LogDirError,
+    UnusableLogDir,
     identify,
     make_log_dir,
     new_directory_id,
@@ -130,7 +132,52 @@ class LogDir:
                 }
 
 
-def identify_all(
+def take_all(
+    log_dirs: Sequence[LogDir],
+    *,
+    metadata_dir: str,
+    node_id: int,
+    cluster_id: str | None,
+    new_cluster_id: str | None,
+    rng: Rng,
+    now_ms: int,
+    faults: DiskFaults,
+) -> str | None:
+    """Makes and locks the dirs, and learns, or writes, whose they are; the id of their cluster.
+
+    That is `cluster_id`, or the one that the dirs name, or else `new_cluster_id`. `faults` hears
+    of the dirs that cannot be used. Raises LogDirError, all locks given back, if one is in use,
+    and UnusableLogDir if the broker cannot do without one.
+    """
+    failures: dict[str, OSError] = {}
+    for log_dir in log_dirs:
+        try:
+            log_dir.take()
+        except LogDirError:
+            for one in log_dirs:
+                one.give_back()
+            raise
+        except OSError as error:
+            failures[log_dir.path] = error
+    cluster_id = _identify_all(
+        log_dirs,
+        node_id=node_id,
+        cluster_id=cluster_id,
+        new_cluster_id=new_cluster_id,
+        rng=rng,
+        now_ms=now_ms,
+        failures=failures,
+    )
+    for path, failure in failures.items():
+        if path == metadata_dir or len(failures) == len(log_dirs):
+            raise UnusableLogDir(f"The log dir {path} cannot be used: {failure.strerror}.")
+    for path, failure in failures.items():
+        # Whatever it was: nobody has locked the dir, or knows whose it is.
+        faults.failed(path, Call.SYNC, failure)
+    return cluster_id
+
+
+def _identify_all(
     log_dirs: Sequence[LogDir],
     *,
     node_id: int,
@@ -140,11 +187,7 @@ def identify_all(
     now_ms: int,
     failures: dict[str, OSError],
 ) -> str | None:
-    """Learns, or writes, whose the dirs are; the id of their cluster.
-
-    That is `cluster_id`, or the one that the dirs name, or else `new_cluster_id`. Raises
-    LogDirError. What the disk says no to joins the `failures`; a dir that is there is left alone.
-    """
+    """What the disk says no to joins the `failures`; a dir that is there is left alone."""
     for write_missing in (False, True):  # a new dir joins the cluster that the others name
         for log_dir in log_dirs:
             if log_dir.path in failures:

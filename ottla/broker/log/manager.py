@@ -26,7 +26,6 @@ from ottla.broker.log.deletions import Deletions
 from ottla.broker.log.directories import (
     Kind,
     LogDirError,
-    UnusableLogDir,
     aside_name,
     partition_name,
 )
@@ -43,7 +42,7 @@ from ottla.broker.log.loading import (
     survey_all,
 )
 from ottla.broker.log.log import Log
-from ottla.broker.log.log_dir import LogDir, identify_all
+from ottla.broker.log.log_dir import LogDir, take_all
 from ottla.broker.log.moving import finish_exchanges
 from ottla.broker.log.quarantine import Ranges
 from ottla.broker.log.rearranging import Creation, Departure, Rearrangement
@@ -52,9 +51,6 @@ from ottla.broker.ports import Clock, Disk, Events, Rng
 from ottla.config.types import LogConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.wire import ZERO_UUID
-
-# Segments deleted at a time, some 60 us of renames each.
-SEGMENTS_AT_ONCE = 16
 
 # Kafka's num.recovery.threads.per.data.dir.
 DEFAULT_RECOVERY_THREADS = 2
@@ -104,7 +100,12 @@ class LogManager:
         self._log_dirs = {path: LogDir(disk, path) for path in self.dirs}
         self._logs: dict[TopicPartition, Log] = {}
         self.deletions = Deletions(
-            disk, clock=clock, faults=self.faults, post_error=lambda tell: self.post_error(tell)
+            disk,
+            clock=clock,
+            events=events,
+            faults=self.faults,
+            post_error=lambda tell: self.post_error(tell),
+            written_point=self._written_point,
         )
         # What `load` has found of moves between log dirs; whoever carries them on takes it.
         self.found_copies: list[FoundCopy] = []
@@ -114,7 +115,6 @@ class LogManager:
         self.scrubber = Scrubber(
             disk, list_logs=lambda: self.logs, find_log=self.get, events=events, rng=rng
         )
-        self._held_back: dict[Log, None] = {}
         self._unsynced: UnsyncedTimes[Log] = UnsyncedTimes()
 
     def __repr__(self) -> str:
@@ -148,22 +148,6 @@ class LogManager:
         """The log dir that holds it."""
         return checkpoints.parent_of(log.directory)
 
-    def _lock(self) -> dict[str, OSError]:
-        """Makes the log dirs where they are missing and keeps every other broker out of them.
-
-        Raises LogDirError, which names the holder, if one of them is in use.
-        """
-        failures: dict[str, OSError] = {}
-        for log_dir in self._log_dirs.values():
-            try:
-                log_dir.take()
-            except LogDirError:
-                self.unlock()
-                raise
-            except OSError as error:
-                failures[log_dir.path] = error
-        return failures
-
     def unlock(self) -> None:
         for log_dir in self._log_dirs.values():
             log_dir.give_back()
@@ -176,22 +160,16 @@ class LogManager:
         """
         if self._prepared:
             return
-        failures = self._lock()
-        self.cluster_id = identify_all(
+        self.cluster_id = take_all(
             list(self._log_dirs.values()),
+            metadata_dir=self._metadata_dir,
             node_id=self.node_id,
             cluster_id=self.cluster_id,
             new_cluster_id=self._new_cluster_id,
             rng=self._rng,
             now_ms=self._clock.wall_ms(),
-            failures=failures,
+            faults=self.faults,
         )
-        for path, failure in failures.items():
-            if path == self._metadata_dir or len(failures) == len(self.dirs):
-                raise UnusableLogDir(f"The log dir {path} cannot be used: {failure.strerror}.")
-        for path, failure in failures.items():
-            # Whatever it was: nobody has locked the dir, or knows whose it is.
-            self.faults.failed(path, Call.SYNC, failure)
         self._prepared = True
 
     def load(
@@ -412,37 +390,6 @@ class LogManager:
         except OSError as error:
             self.post_error(partial(self.faults.failed, path, Call.WRITE, error))
 
-    def delete_some_segments(self, log: Log) -> bool:
-        """Deletes a few segments that the rules of `retention` doom; True if there may be more.
-
-        The recovery points are to be checkpointed before. After a crash segments may be missing in
-        any order: a recovery that begins at or above all of them does not notice, one that begins
-        below takes the gap for the end of the log. So only what ends below the written one goes.
-        """
-        log_dir = self._log_dirs[self.dir_of(log)]
-        key = (log.topic, log.partition)
-        if self._logs.get(key) is not log:
-            return False  # it is gone, or its dir is, or it is being exchanged
-        below = log_dir.rows[checkpoints.RECOVERY_POINT_FILE].get(key, 0)
-        try:
-            doomed = log.delete_old_segments(
-                self._clock.wall_ms(), below=below, at_most=SEGMENTS_AT_ONCE
-            )
-        except OSError as error:
-            self.faults.failed(log_dir.path, Call.WRITE, error)
-            return False
-        except KafkaError as error:  # of one log: those behind it have old segments, too
-            self._events.error("retention_failed", partition=partition_name(*key), error=str(error))
-            return False
-        if log.segments.awaits_sync:
-            self._held_back[log] = None
-        return len(doomed) == SEGMENTS_AT_ONCE
-
-    def take_held_back(self) -> list[Log]:
-        """The logs of which segments wait for a flush before they go, each once."""
-        held_back, self._held_back = self._held_back, {}
-        return list(held_back)
-
     def shutdown(self, broker_epoch: int) -> None:
         """Closes and syncs every log, and marks each dir clean in which nothing went wrong."""
         self.scrubber.close()
@@ -522,6 +469,14 @@ class LogManager:
         del self._logs[log.topic, log.partition]
         del self._log_dirs[log_dir].logs[log.topic, log.partition]
         self._unsynced.forget(log)
+
+    def _written_point(self, log: Log) -> int | None:
+        """The recovery point on disk of a log that is served; None of any other."""
+        key = (log.topic, log.partition)
+        if self._logs.get(key) is not log:
+            return None  # it is gone, or its dir is, or it is being exchanged
+        rows = self._log_dirs[self.dir_of(log)].rows
+        return rows[checkpoints.RECOVERY_POINT_FILE].get(key, 0)
 
     def _forget_rows(self, path: str, keys: set[TopicPartition]) -> None:
         for name in CHECKPOINT_FILES:
