@@ -110,7 +110,7 @@ def _first_record(
         # Only who asks for a time reads records: their readers are loaded then.
         from ottla.protocol.records.times import first_with_time
 
-        batch = segment.batch_at(position, header.size)
+        batch = segment.open().pread(header.size, position)
         first = first_with_time(batch, timestamp, log_start_offset)
         return None if first is None else (*first, header.partition_leader_epoch)
     for record in _records(segment, position, header):

@@ -16,7 +16,7 @@ from __future__ import annotations
 import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import overload
 
 from ottla.broker.log.offset_index import RELATIVE_OFFSET_MAX
@@ -372,7 +372,9 @@ class Segments:
 
     def _close_surplus(self) -> None:
         while len(self._opened) > OPEN_SEALED_MAX:
-            oldest = next((one for one in self._opened if one.is_synced), None)
+            # A look at few of them: where a flush is late, hundreds may be unsynced.
+            some = islice(self._opened, OPEN_SEALED_MAX)
+            oldest = next((one for one in some if one.is_synced), None)
             if oldest is None:
                 return
             del self._opened[oldest]

@@ -29,19 +29,26 @@ def first_with_time(
     is_append_time = header.attributes & TIMESTAMP_TYPE != 0
     if is_append_time and header.max_timestamp < timestamp:
         return None
+    last = size - 2  # the last position at which two bytes may be read
     for _ in range(header.record_count):
-        length, start = read_varint(data, position)
+        # One or two bytes are what nearly every length and delta takes.
+        if position < last and (raw := data[position]) < 0x80:
+            length, start = (raw >> 1) ^ -(raw & 1), position + 1
+        elif position < last and (high := data[position + 1]) < 0x80:
+            raw = (raw & 0x7F) | high << 7
+            length, start = (raw >> 1) ^ -(raw & 1), position + 2
+        else:
+            length, start = read_varint(data, position)
         position = start + length
         if length < RECORD_SIZE_MIN - 1 or position > size:
             raise KafkaError(
                 ErrorCode.INVALID_RECORD, f"A record claims a length of {length} bytes"
             )
-        # One or two bytes are what nearly every delta takes.
         raw = data[start + 1]
         if raw < 0x80:
             delta, start = (raw >> 1) ^ -(raw & 1), start + 2
-        elif data[start + 2] < 0x80:
-            raw = (raw & 0x7F) | data[start + 2] << 7
+        elif (high := data[start + 2]) < 0x80:
+            raw = (raw & 0x7F) | high << 7
             delta, start = (raw >> 1) ^ -(raw & 1), start + 3
         else:
             delta, start = read_varlong(data, start + 1)
