@@ -65,6 +65,16 @@ def test_patterns_choose_keys_of_brokers_and_topics(capsys: CaptureText) -> None
     assert "# topic setting: cleanup.policy=delete" in policy
 
 
+def test_compaction_is_shown_as_without_effect(capsys: CaptureText) -> None:
+    main(["config", "cleanup.policy", "--override", "log.cleanup.policy=compact,delete", "--json"])
+    compacted = json.loads(capsys.readouterr().out)
+    main(["config", "cleanup.policy", "--json"])
+    deleted = json.loads(capsys.readouterr().out)
+
+    assert [row["acts"] for row in compacted] == [False, False]
+    assert [row["acts"] for row in deleted] == [True, True]
+
+
 def test_a_wrong_setting_is_a_sentence_and_a_status(capsys: CaptureText) -> None:
     assert main(["config", "--override", "log.segment.byte=1"]) == EX_CONFIG
     assert capsys.readouterr().err.startswith("ottla: --override: log.segment.byte=1: no such key")

@@ -9,6 +9,7 @@ import pytest
 from ottla.broker.log.examine.dump import dump_file
 from ottla.broker.log.examine.files import LogFile, classify, find_files
 from ottla.broker.log.quarantine import DamagedRange, format_ranges
+from ottla.broker.log.waypoints import WAYPOINT_FILE
 from ottla.protocol.codec import encoder
 from ottla.protocol.messages.coordinator_records import (
     OffsetCommitKey,
@@ -26,7 +27,7 @@ from ottla.protocol.records.record import Record
 from ottla.protocol.schema import Message
 from ottla.testing.disk import SimDisk
 from tests.log.examine.partitions import content, filled_disk, silent
-from tests.log.logs import DIRECTORY, NOW
+from tests.log.logs import DIRECTORY, NOW, SMALL, append, flush, open_log
 from tests.records.test_legacy import SETS
 
 LOG = "00000000000000000000.log"
@@ -206,3 +207,30 @@ def test_a_log_dir_means_all_in_it() -> None:
     assert found[0].path == "/data/meta.properties"
     assert {one.directory for one in found[1:]} == {DIRECTORY}
     assert len(found) == 1 + len(disk.list(DIRECTORY))
+
+
+def test_a_waypoint_is_told_with_its_producers() -> None:
+    disk = filled_disk()
+    log = open_log(disk, SMALL)
+    append(log, 2, epoch=1, producer_id=9, producer_epoch=0, base_sequence=12)
+    flush(log)
+    ticket = log.begin_waypoint()
+    assert ticket is not None
+    ticket.write()
+    log.waypoints.finish(ticket)
+    log.waypoints.name()
+    path = f"{DIRECTORY}/{WAYPOINT_FILE}"
+    told, *producers = rows(disk, path)
+
+    active = log.segments.active
+    assert (told["base_offset"], told["position"]) == (active.base_offset, active.size)
+    assert (told["offset"], told["last_batch_base_offset"]) == (
+        log.log_end_offset,
+        log.log_end_offset - 2,
+    )
+    assert {row["producer_id"]: row["last_sequence"] for row in producers}[9] == 13
+    assert path in [file.path for file in find_files(disk, DIRECTORY)]
+    disk.corrupt(path, 20, b"\xff")
+    assert rows(disk, path) == [
+        {"malformed": "its CRC is not that of what follows", "size": disk.open(path).size()}
+    ]
