@@ -4,6 +4,8 @@
 
 For each client: three members join, one of them static; one is killed; the static one is killed and
 restarted while nobody else notices; one leaves; the broker is killed with SIGKILL and restarted.
+By the consumer protocol (KIP-848) the static one is stopped and not killed: the name of one that
+was killed is taken until its session is over.
 Meanwhile records are written. Every record must be read, no partition may have two owners at a
 time, and what was committed is committed after the kill. `make conformance` runs it, too.
 """
@@ -48,6 +50,12 @@ class Kind:
     client: clients.Client
     command: tuple[str, ...]
     has_static: bool = True
+    protocol: str = "classic"
+
+    @property
+    def name(self) -> str:
+        client = self.client.name
+        return client if self.protocol == "classic" else f"{client}-{self.protocol}"
 
 
 def _python(module: str) -> tuple[str, ...]:
@@ -67,7 +75,16 @@ KINDS = (
     ),
     Kind(_BY_NAME["franz-go"], (str(clients.FRANZ_GO), "member")),
     Kind(clients.JAVA, JAVA_MEMBER),
+    Kind(clients.CONFLUENT, _python("confluent"), protocol="consumer"),
+    Kind(clients.JAVA, JAVA_MEMBER, protocol="consumer"),
 )
+# So long a stopped static member may take to come back: a JVM starts in seconds.
+CONSUMER_GROUPS = {
+    "group_consumer_min_session_timeout_ms": 6_000,
+    "group_consumer_session_timeout_ms": 12_000,
+    "group_consumer_min_heartbeat_interval_ms": 500,
+    "group_consumer_heartbeat_interval_ms": 500,
+}
 
 
 @dataclass
@@ -150,10 +167,11 @@ class Scene:
 
     @property
     def name(self) -> str:
-        return self.kind.client.name
+        return self.kind.name
 
     def start(self, name: str, instance: str = "-") -> MemberProcess:
-        arguments = [self.server.bootstrap, self.name, f"group-{self.name}", instance]
+        group = f"group-{self.name}"
+        arguments = [self.server.bootstrap, self.name, group, instance, self.kind.protocol]
         member = MemberProcess(name, self.kind.command, arguments)
         self.members.append(member)
         return member
@@ -243,7 +261,10 @@ def play(scene: Scene) -> None:
     scene.write()
     if scene.kind.has_static:
         changes, owned = second.changes, third.own
-        third.kill()
+        if scene.kind.protocol == "classic":
+            third.kill()
+        else:
+            third.leave()
         third = scene.start("third again", static)
         scene.settle("the static member is back", second, third)
         assert third.own == owned, f"{scene.name}: it had {owned}, now {third.own}"
@@ -262,7 +283,8 @@ def play(scene: Scene) -> None:
 
 @contextmanager
 def opened(kind: Kind, folder: Path) -> Iterator[Scene]:
-    server = Ottla(folder / kind.client.name, group_initial_rebalance_delay_ms=500)
+    settings = {"group_initial_rebalance_delay_ms": 500, **CONSUMER_GROUPS}
+    server = Ottla(folder / kind.name, **settings)
     scene = Scene(kind, server)
     try:
         server.start()
@@ -276,10 +298,10 @@ def opened(kind: Kind, folder: Path) -> Iterator[Scene]:
 def run(names: list[str]) -> tuple[dict[str, str], list[str], list[str]]:
     """(what each client's steps took, failures, clients that cannot run here)."""
     present = [kind for kind in KINDS if not names or kind.client.name in names]
-    skipped = [kind.client.name for kind in present if kind.client.missing()]
+    skipped = [kind.name for kind in present if kind.client.missing()]
     present = [kind for kind in present if not kind.client.missing()]
-    for kind in present:
-        kind.client.prepare()
+    for client in {kind.client.name: kind.client for kind in present}.values():
+        client.prepare()
     folder = Path(tempfile.mkdtemp(prefix="ottla-groups-"))
     done: dict[str, str] = {}
     failures: list[str] = []
@@ -289,9 +311,9 @@ def run(names: list[str]) -> tuple[dict[str, str], list[str], list[str]]:
             try:
                 play(scene)
             except (AssertionError, OSError, RuntimeError, subprocess.SubprocessError) as error:
-                failures.append(f"{kind.client.name}: {error}")
+                failures.append(f"{kind.name}: {error}")
             else:
-                done[kind.client.name] = " ".join(scene.steps)
+                done[kind.name] = " ".join(scene.steps)
 
     try:
         with ThreadPoolExecutor(AT_ONCE) as pool:

@@ -14,7 +14,8 @@ After every step:
   G3  a commit of a former generation, or of a member that is none, is refused and changes nothing.
 At the end, faults over:
   G4  the group is Stable with all partitions assigned within session + rebalance timeout + 5 s;
-  the replayed records give the same offsets and the same group (G5 is for KIP-848 groups).
+  the replayed records give the same offsets and the same group.
+G5 is for consumer groups: `consumer_simulation.py`.
 """
 
 from __future__ import annotations
@@ -90,6 +91,8 @@ class SyncedLate(Lone):
         self._waiting.append((outcome.records, outcome.answers))
         for answer in outcome.answers_now:
             answer.leave()
+        for work in outcome.work:
+            self._perform(work.done(work.run(), self.now))
 
 
 @dataclass
@@ -137,9 +140,7 @@ class World:
         self.rng = random.Random(seed)
         self.faults = Faults.drawn(self.rng)
         self.partitions = self.rng.randrange(1, 9)
-        self.lone = SyncedLate(
-            GroupSettings(initial_rebalance_delay_ms=self.rng.choice((0, 500, 3_000))), seed
-        )
+        self.lone = SyncedLate(self._settings(), seed)
         self.members = [
             Member(f"m{number}", f"i{number}" if self.rng.randrange(3) == 0 else None)
             for number in range(self.rng.randrange(1, 7))
@@ -149,6 +150,9 @@ class World:
         self.acked: dict[int, int] = {}
         self._post: list[tuple[int, Mail, Any]] = []
         self._next_sync_ms = 0
+
+    def _settings(self) -> GroupSettings:
+        return GroupSettings(initial_rebalance_delay_ms=self.rng.choice((0, 500, 3_000)))
 
     @property
     def now_ms(self) -> int:
@@ -197,12 +201,15 @@ class World:
             member.away_until_ms = self.now_ms + self.rng.randrange(2 * SESSION_MS)
             self.tell(f"{member.name} crashes")
         elif self._happens(self.faults.leave) and member.state == "running":
-            leaver = groups.LeaveGroupRequest.MemberIdentity(member.member_id)
-            self._ask(member, groups.LeaveGroupRequest(GROUP, "", [leaver]), 5)
+            self._leave(member)
             member.reset()
             member.member_id = ""
             member.away_until_ms = self.now_ms + self.rng.randrange(SESSION_MS)
             self.tell(f"{member.name} leaves")
+
+    def _leave(self, member: Member) -> None:
+        leaver = groups.LeaveGroupRequest.MemberIdentity(member.member_id)
+        self._ask(member, groups.LeaveGroupRequest(GROUP, "", [leaver]), 5)
 
     def _act(self, member: Member) -> None:
         if member.waits_since_ms is not None:
@@ -389,7 +396,7 @@ class World:
         self.lone.sync()
         live, replayed = self.lone.shard, self.lone.replayed()
         for name in live.groups:
-            assert _durable(live, name) == _durable(replayed, name)
+            assert self._durable(live, name) == self._durable(replayed, name)
 
     def _ask(self, member: Member, request: Any, version: int) -> None:
         member.waits_since_ms = self.now_ms
@@ -409,15 +416,21 @@ class World:
     def tell(self, line: str) -> None:
         self.story.append(f"{self.now_ms:>7} {line}")
 
+    def _durable(self, shard: Any, name: str) -> tuple[Any, ...]:
+        """What a replay must bring back."""
+        group = shard.groups[name]
+        members = {
+            one.member_id: (one.instance_id, one.assignment) for one in group.members.values()
+        }
+        offsets = durable_offsets(shard, name)
+        return (group.state, group.generation, group.protocol, group.leader, members, offsets)
 
-def _durable(shard: Any, name: str) -> tuple[Any, ...]:
-    group = shard.groups[name]
-    members = {one.member_id: (one.instance_id, one.assignment) for one in group.members.values()}
-    offsets = {
+
+def durable_offsets(shard: Any, name: str) -> dict[str, dict[int, Any]]:
+    return {
         topic: {index: one[:6] for index, one in parts.items()}
         for topic, parts in shard.offsets.of_group(name).items()
     }
-    return (group.state, group.generation, group.protocol, group.leader, members, offsets)
 
 
 def run_seed(seed: int, steps: int = 600) -> World:
@@ -427,26 +440,29 @@ def run_seed(seed: int, steps: int = 600) -> World:
     return world
 
 
-@click.command()
-@click.option("--seeds", default=1_000, show_default=True)
-@click.option("--seed", default=None, type=int, help="Run one and tell its story.")
-def main(seeds: int, seed: int | None) -> None:
-    """Runs seeds until one breaks an invariant."""
+def tell_story(kind: type[World], module: str, seeds: int, seed: int | None) -> None:
+    """Runs seeds until one breaks an invariant, or one with its story; ends the process then."""
     for number in range(seeds) if seed is None else (seed,):
-        world = World(number)
+        world = kind(number)
         try:
             world.run(600)
         except AssertionError as broken:
             for line in world.story[-60:]:
                 click.echo(line)
-            click.echo(
-                f"{broken}\nreproduce: python -m tests.coordinator.simulation --seed {number}"
-            )
+            click.echo(f"{broken}\nreproduce: python -m tests.coordinator.{module} --seed {number}")
             sys.exit(129)
         if seed is not None:
             for line in world.story:
                 click.echo(line)
     click.echo(f"{seeds if seed is None else 1} seeds, no invariant broken")
+
+
+@click.command()
+@click.option("--seeds", default=1_000, show_default=True)
+@click.option("--seed", default=None, type=int, help="Run one and tell its story.")
+def main(seeds: int, seed: int | None) -> None:
+    """Runs seeds until one breaks an invariant."""
+    tell_story(World, "simulation", seeds, seed)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-// kafka-clients: a member of a group, BOOTSTRAP TOPIC GROUP INSTANCE; see ../members/lines.py.
+// kafka-clients: a member of a group, BOOTSTRAP TOPIC GROUP INSTANCE PROTOCOL; see ../members/lines.py.
 
 import java.time.Duration;
 import java.util.Collection;
@@ -24,8 +24,11 @@ public class Member implements ConsumerRebalanceListener {
             "group.id", arguments[2],
             "auto.offset.reset", "earliest",
             "enable.auto.commit", false,
-            "session.timeout.ms", 6000,
-            "heartbeat.interval.ms", 500));
+            "group.protocol", arguments[4]));
+        if (arguments[4].equals("classic")) {
+            settings.put("session.timeout.ms", 6000);
+            settings.put("heartbeat.interval.ms", 500);
+        }
         if (!arguments[3].equals("-")) {
             settings.put("group.instance.id", arguments[3]);
         }

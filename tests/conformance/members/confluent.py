@@ -16,10 +16,13 @@ def main() -> None:
         "group.id": told.group,
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
-        "session.timeout.ms": lines.SESSION_MS,
-        "heartbeat.interval.ms": lines.HEARTBEAT_MS,
         "log_level": 0,
     }
+    if told.is_classic:
+        settings["session.timeout.ms"] = lines.SESSION_MS
+        settings["heartbeat.interval.ms"] = lines.HEARTBEAT_MS
+    else:
+        settings["group.protocol"] = "consumer"
     if told.instance is not None:
         settings["group.instance.id"] = told.instance
     consumer = Consumer(settings)

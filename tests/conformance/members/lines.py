@@ -1,10 +1,11 @@
 """What a member is told and what it tells.
 
-    MEMBER BOOTSTRAP TOPIC GROUP INSTANCE
+    MEMBER BOOTSTRAP TOPIC GROUP INSTANCE PROTOCOL
 
-It subscribes, as the static member INSTANCE unless that is "-", from the earliest record on, with a
-session of six seconds, and commits what it has read before it says so. On SIGTERM it closes its
-consumer, which leaves the group. Each line is JSON, with the time in milliseconds:
+It subscribes, as the static member INSTANCE unless that is "-", from the earliest record on, and
+commits what it has read before it says so. By the PROTOCOL "classic" its session is six seconds; by
+"consumer" (KIP-848), which not every client has, that is the broker's business. On SIGTERM it
+closes its consumer, which leaves the group. Each line is JSON, with the time in milliseconds:
 
     {"t": 1, "event": "assigned", "partitions": [0, 1]}    these came to be its own
     {"t": 2, "event": "revoked", "partitions": [1]}        these are not its own any more
@@ -30,6 +31,7 @@ class Arguments(NamedTuple):
     topic: str
     group: str
     instance: str | None
+    is_classic: bool
 
 
 class Stopped(Exception):
@@ -43,8 +45,9 @@ def arguments() -> Arguments:
         raise Stopped
 
     signal.signal(signal.SIGTERM, stop)
-    bootstrap, topic, group, instance = sys.argv[1:]
-    return Arguments(bootstrap, topic, group, None if instance == "-" else instance)
+    bootstrap, topic, group, instance, protocol = sys.argv[1:]
+    static = None if instance == "-" else instance
+    return Arguments(bootstrap, topic, group, static, protocol == "classic")
 
 
 def assigned(partitions: Iterable[int]) -> None:
