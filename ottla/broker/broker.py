@@ -56,7 +56,7 @@ from ottla.broker.replication.moves import ReplicaMoves
 from ottla.broker.replication.publishing import Publisher
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.scheduler import Scheduler
-from ottla.broker.share.partitions import SharePartitions
+from ottla.broker.share.partitions import MemberListener, SharePartitions
 from ottla.broker.telemetry.http import TelemetryServer
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import effective_log_config
@@ -263,6 +263,7 @@ class Broker:
             replicas=self.replicas,
             workers=self._workers,
             spawn=self._spawn,
+            share_listener=MemberListener(lambda: self.rooms.shares),
         )
 
     def _make_share_state(self, groups: GroupCoordinator) -> ShareCoordinator:

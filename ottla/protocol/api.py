@@ -388,6 +388,16 @@ SERVED: dict[int, Api] = {
             metadata.DescribeTopicPartitionsRequest,
             metadata.DescribeTopicPartitionsResponse,
         ),
+        _api(
+            ApiKey.SHARE_GROUP_HEARTBEAT,
+            share_group.ShareGroupHeartbeatRequest,
+            share_group.ShareGroupHeartbeatResponse,
+        ),
+        _api(
+            ApiKey.SHARE_GROUP_DESCRIBE,
+            share_group.ShareGroupDescribeRequest,
+            share_group.ShareGroupDescribeResponse,
+        ),
         _api(ApiKey.SHARE_FETCH, share_group.ShareFetchRequest, share_group.ShareFetchResponse),
         _api(
             ApiKey.SHARE_ACKNOWLEDGE,
@@ -418,6 +428,21 @@ SERVED: dict[int, Api] = {
             ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
             share_state.ReadShareGroupStateSummaryRequest,
             share_state.ReadShareGroupStateSummaryResponse,
+        ),
+        _api(
+            ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+            share_group.DescribeShareGroupOffsetsRequest,
+            share_group.DescribeShareGroupOffsetsResponse,
+        ),
+        _api(
+            ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+            share_group.AlterShareGroupOffsetsRequest,
+            share_group.AlterShareGroupOffsetsResponse,
+        ),
+        _api(
+            ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+            share_group.DeleteShareGroupOffsetsRequest,
+            share_group.DeleteShareGroupOffsetsResponse,
         ),
     )
 }

@@ -202,6 +202,7 @@ def test_a_new_cluster_begins_with_one_transaction() -> None:
         BeginTransactionRecord("Bootstrap records"),
         FeatureLevelRecord("metadata.version", 30),
         FeatureLevelRecord("group.version", 1),
+        FeatureLevelRecord("share.version", 1),
         EndTransactionRecord(),
     ]
 

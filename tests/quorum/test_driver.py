@@ -55,10 +55,15 @@ async def test_an_empty_directory_becomes_a_cluster() -> None:
     registered = await node.start()
 
     image = node.image
-    assert image.features == {"metadata.version": 30, "kraft.version": 1, "group.version": 1}
+    assert image.features == {
+        "metadata.version": 30,
+        "kraft.version": 1,
+        "group.version": 1,
+        "share.version": 1,
+    }
     # Kafka's order: three control records, the first transaction, controller, broker
-    assert registered.epoch == 8
-    assert image.cluster.brokers[1].epoch == 8
+    assert registered.epoch == 9
+    assert image.cluster.brokers[1].epoch == 9
     assert image.cluster.brokers[1].active
     assert list(image.cluster.controllers) == [1]
     assert read_vote_state(node.disk, QUORUM_DIR) == VoteState(1, 1)
@@ -338,7 +343,10 @@ async def test_old_snapshots_and_the_log_below_the_new_one_go() -> None:
 async def test_a_transaction_that_a_former_leader_left_is_aborted() -> None:
     node = await running()
     await node.create("orders")
-    open_end: list[Message] = [BeginTransactionRecord("x"), FeatureLevelRecord("share.version", 1)]
+    open_end: list[Message] = [
+        BeginTransactionRecord("x"),
+        FeatureLevelRecord("streams.version", 1),
+    ]
     batch = node.quorum._machine.encode(
         open_end, node.image, base_offset=0, leader_epoch=1, timestamp=1
     )
@@ -347,7 +355,7 @@ async def test_a_transaction_that_a_former_leader_left_is_aborted() -> None:
 
     again = await running(node.disk)
 
-    assert "share.version" not in again.image.features
+    assert "streams.version" not in again.image.features
     assert not again.quorum.in_transaction
     await again.create("more")
     await again.stop()

@@ -1,7 +1,7 @@
 """Feature levels: which this code supports, and which a new cluster begins with.
 
 A feature is here when the APIs that it stands for are served. The others of Kafka 4.3
-(transactions, share groups, streams, eligible leader replicas) come with their rooms. A cluster
+(transactions, streams, eligible leader replicas) come with their rooms. A cluster
 that was made before one of them came gets its level by UpdateFeatures (kafka-features upgrade). A
 cluster made by Kafka may have finalized more: it keeps its levels.
 """
@@ -33,14 +33,21 @@ from ottla.protocol.schema import Message
 
 GROUP_VERSION = "group.version"
 """1 is KIP-848: groups whose coordinator assigns the partitions."""
+SHARE_VERSION = "share.version"
+"""1 is KIP-932: groups that share partitions."""
 
 SUPPORTED_FEATURES: dict[str, tuple[int, int]] = {
     METADATA_VERSION: (LOWEST_METADATA_VERSION, LATEST_METADATA_VERSION),
     KRAFT_VERSION: (0, 1),
     GROUP_VERSION: (0, 1),
+    SHARE_VERSION: (0, 1),
 }
 
-BOOTSTRAP_LEVELS = {METADATA_VERSION: LATEST_METADATA_VERSION, GROUP_VERSION: 1}
+BOOTSTRAP_LEVELS = {
+    METADATA_VERSION: LATEST_METADATA_VERSION,
+    GROUP_VERSION: 1,
+    SHARE_VERSION: 1,
+}
 
 
 def bootstrap_records() -> list[Message]:

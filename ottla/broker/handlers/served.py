@@ -25,6 +25,8 @@ from ottla.broker.handlers import (
     scram,
     share_acknowledge,
     share_fetch,
+    share_groups,
+    share_offsets,
     share_state,
     topics,
 )
@@ -56,7 +58,7 @@ HANDLERS: dict[ApiKey, Handler] = {
     ApiKey.ALTER_REPLICA_LOG_DIRS: log_dirs.handle_alter_replica_log_dirs,
     ApiKey.DESCRIBE_LOG_DIRS: log_dirs.handle_describe_log_dirs,
     ApiKey.CREATE_PARTITIONS: topics.handle_create_partitions,
-    ApiKey.DELETE_GROUPS: groups.handle_delete_groups,
+    ApiKey.DELETE_GROUPS: share_groups.handle_delete_groups,
     ApiKey.ELECT_LEADERS: partition_changes.handle_elect_leaders,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.handle_incremental_alter_configs,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: partition_changes.handle_alter_partition_reassignments,
@@ -74,6 +76,8 @@ HANDLERS: dict[ApiKey, Handler] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: consumer_groups.handle_consumer_group_describe,
     ApiKey.LIST_CONFIG_RESOURCES: config_resources.handle_list_config_resources,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: metadata.handle_describe_topic_partitions,
+    ApiKey.SHARE_GROUP_HEARTBEAT: share_groups.handle_share_group_heartbeat,
+    ApiKey.SHARE_GROUP_DESCRIBE: share_groups.handle_share_group_describe,
     ApiKey.SHARE_FETCH: share_fetch.handle_share_fetch,
     ApiKey.SHARE_ACKNOWLEDGE: share_acknowledge.handle_share_acknowledge,
     ApiKey.INITIALIZE_SHARE_GROUP_STATE: share_state.handle_initialize_share_group_state,
@@ -81,6 +85,9 @@ HANDLERS: dict[ApiKey, Handler] = {
     ApiKey.WRITE_SHARE_GROUP_STATE: share_state.handle_write_share_group_state,
     ApiKey.DELETE_SHARE_GROUP_STATE: share_state.handle_delete_share_group_state,
     ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: share_state.handle_read_share_group_state_summary,
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: share_offsets.handle_describe_share_group_offsets,
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: share_offsets.handle_alter_share_group_offsets,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: share_offsets.handle_delete_share_group_offsets,
 }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from ottla.broker.controller.features import SHARE_VERSION
 from ottla.broker.handlers.answers import Pending
 from ottla.broker.handlers.context import Rooms, Session
 from ottla.broker.handlers.endpoints import reachable_brokers
@@ -54,7 +55,7 @@ def handle_share_acknowledge(
     """With epoch -1 it is the last request of the member's session."""
     shares = session.rooms.shares
     try:
-        group_id, member_id = checked_names(request.group_id, request.member_id)
+        group_id, member_id = checked_names(session.rooms, request.group_id, request.member_id)
         if request.share_session_epoch == FIRST_EPOCH:
             reason = "A session is opened by a fetch."
             raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, reason)
@@ -82,8 +83,15 @@ def handle_share_acknowledge(
     return pending
 
 
-def checked_names(group_id: str | None, member_id: str | None) -> tuple[str, str]:
+def check_share_groups_served(rooms: Rooms) -> None:
+    """UNSUPPORTED_VERSION while the cluster's feature share.version is 0."""
+    if not rooms.image.features.get(SHARE_VERSION):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+
+
+def checked_names(rooms: Rooms, group_id: str | None, member_id: str | None) -> tuple[str, str]:
     """Raises INVALID_REQUEST for names that no member has."""
+    check_share_groups_served(rooms)
     if group_id is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "The request names no group.")
     if not member_id or len(member_id) > MEMBER_ID_LENGTH_MAX:

@@ -53,7 +53,7 @@ def handle_share_fetch(
         for part in topic.partitions
     ]
     try:
-        group_id, member_id = checked_names(request.group_id, request.member_id)
+        group_id, member_id = checked_names(session.rooms, request.group_id, request.member_id)
         if version >= RENEW_SINCE_VERSION and request.is_renew_ack:
             _check_renewal(request)
         share_session = _resolve(session, request, group_id, member_id, asked)

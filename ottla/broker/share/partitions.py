@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
+from ottla.broker.coordinator.group.share_members import Gone
 from ottla.broker.coordinator.history import History
 from ottla.broker.coordinator.outcome import Told
 from ottla.broker.coordinator.share.coordinator import ShareCoordinator
@@ -23,6 +24,21 @@ from ottla.broker.share.rules import LiveRules
 from ottla.broker.share.sessions import Place, ShareSession, ShareSessions
 from ottla.broker.share.store import ShareStore
 from ottla.config.broker import BrokerConfig
+
+
+class MemberListener:
+    """Hears of members that the group coordinator has let go; `shares` may come later than it."""
+
+    __slots__ = ("_shares",)
+
+    def __init__(self, shares: Callable[[], SharePartitions]) -> None:
+        self._shares = shares
+
+    def complete(self, gone: Gone) -> None:
+        shares = self._shares()
+        shares.end_session(gone.group_id, gone.member_id, f"the member {gone.reason}")
+        if gone.is_last:
+            shares.drop_group(gone.group_id, "its group has no members")
 
 
 class SharePartitions:

@@ -13,6 +13,7 @@ from ottla.protocol.messages.groups import (
     OffsetCommitResponse,
     OffsetFetchResponse,
 )
+from ottla.protocol.messages.share_group import ShareGroupDescribeResponse
 
 # What an append may fail with is nothing that a member could understand.
 _SHOWN: dict[ErrorCode, ErrorCode] = {
@@ -27,6 +28,7 @@ _NAMED = (
     DeleteGroupsResponse.DeletableGroupResult,
     DescribeGroupsResponse.DescribedGroup,
     OffsetFetchResponse.OffsetFetchResponseGroup,
+    ShareGroupDescribeResponse.DescribedGroup,
 )
 
 

@@ -82,6 +82,8 @@ class GroupSettings:
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 10_080 * MINUTE_MS
     consumer: ModernSettings = ModernSettings()
+    share: ModernSettings = ModernSettings(max_size=200)
+    share_retry_ms: int = 30_000
     assignors: tuple[str, ...] = ("uniform", "range")
     """Of consumer groups, the default first."""
     can_upgrade: bool = True
@@ -94,6 +96,8 @@ class GroupSettings:
         match kind:
             case Kind.CONSUMER:
                 return self.consumer
+            case Kind.SHARE:
+                return self.share
             case _:
                 raise AssertionError(f"{kind} is not modern")
 
@@ -122,6 +126,8 @@ class LiveSettings:
                 offset_metadata_max_bytes=config.offset_metadata_max_bytes,
                 offsets_retention_ms=config.offsets_retention_minutes * MINUTE_MS,
                 consumer=_consumer_settings(config),
+                share=_share_settings(config),
+                share_retry_ms=config.group_share_initialize_retry_interval_ms,
                 assignors=config.group_consumer_assignors,
                 can_upgrade=config.group_consumer_migration_policy.upper() in CAN_UPGRADE,
                 can_downgrade=config.group_consumer_migration_policy.upper() in CAN_DOWNGRADE,
@@ -148,4 +154,25 @@ def _consumer_settings(config: BrokerConfig) -> ModernSettings:
             config.group_consumer_max_assignment_interval_ms,
         ),
         config.group_consumer_max_size,
+    )
+
+
+def _share_settings(config: BrokerConfig) -> ModernSettings:
+    return ModernSettings(
+        Intervals(
+            config.group_share_session_timeout_ms,
+            config.group_share_heartbeat_interval_ms,
+            config.group_share_assignment_interval_ms,
+        ),
+        Intervals(
+            config.group_share_min_session_timeout_ms,
+            config.group_share_min_heartbeat_interval_ms,
+            config.group_share_min_assignment_interval_ms,
+        ),
+        Intervals(
+            config.group_share_max_session_timeout_ms,
+            config.group_share_max_heartbeat_interval_ms,
+            config.group_share_max_assignment_interval_ms,
+        ),
+        config.group_share_max_size,
     )

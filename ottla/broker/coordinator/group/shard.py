@@ -2,8 +2,8 @@
 
 A method is one command: it takes the request and the moment, and returns an `Outcome`. `apply` is
 the only way in which a record changes anything, whether it has just been written or is replayed.
-Another kind of group (KIP-848, share) lives beside the classic ones: its rules in a file of its own
-in this folder, its records in `apply`, its timers in `expire`.
+Each kind of group (classic, consumer, share) has its rules in files of its own in this folder, its
+records in `apply`, its timers in `expire`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from ottla.broker.coordinator.group import (
     inspection,
     joining,
     membership,
+    share_members,
+    share_replay,
 )
 from ottla.broker.coordinator.group.classic import ClassicGroup
 from ottla.broker.coordinator.group.consumer import ConsumerGroup
@@ -30,6 +32,7 @@ from ottla.broker.coordinator.group.kinds import Group
 from ottla.broker.coordinator.group.modern import ModernGroup
 from ottla.broker.coordinator.group.offsets import NO_PRODUCER_ID, Offsets
 from ottla.broker.coordinator.group.settings import GroupSettings, Intervals
+from ottla.broker.coordinator.group.share import ShareGroup
 from ottla.broker.coordinator.group.states import State
 from ottla.broker.coordinator.group.topics import Topics
 from ottla.broker.coordinator.group.turn import Timer, TimerKind, Turn
@@ -59,6 +62,7 @@ from ottla.protocol.schema import Message
 
 _APPLIERS: dict[type[Message], Callable[[GroupShard, Any, Any], None]] = {
     **consumer_replay.APPLIERS,
+    **share_replay.APPLIERS,
 }
 """Of the kinds of groups that have several types of records, all of one file each."""
 
@@ -74,9 +78,12 @@ class GroupShard:
         topics: Topics,
         group_config: Callable[[str], Mapping[str, str]],
         rng: Rng,
+        share_listener: Reply | None = None,
     ) -> None:
         self._settings = settings
         self._rng = rng
+        self.share_listener = share_listener
+        """Is told of each member of a share group that goes."""
         self.topics = topics
         self._group_config = group_config
         self.groups: dict[str, Group] = {}
@@ -190,6 +197,12 @@ class GroupShard:
         turn.answer(reply, describing.describe(self, group_id))
         return turn.outcome
 
+    def carry_out(self, command: Callable[[Turn], Any], reply: Reply, now: Moment) -> Outcome:
+        """A command of a kind of group that is whole in a function: what it returns is answered."""
+        turn = Turn(self, now)
+        turn.answer(reply, command(turn))
+        return turn.outcome
+
     def expire(self, now: Moment) -> Outcome:
         """Whatever is due now; call it when `timers.next_ms` comes."""
         turn = Turn(self, now)
@@ -199,6 +212,8 @@ class GroupShard:
                     membership.time_is_up(turn, group, timer)
                 case ConsumerGroup() as group:
                     consumer_members.time_is_up(turn, group, timer)
+                case ShareGroup() as group:
+                    share_members.time_is_up(turn, group, timer)
         return turn.outcome
 
     def topics_changed(self, names: Iterable[str], *, any_new: bool) -> None:
@@ -222,6 +237,9 @@ class GroupShard:
         """The offsets committed for topics that are gone go, too."""
         turn = Turn(self, now)
         commits.topics_deleted(turn, names)
+        for group in self.groups.values():
+            if isinstance(group, ShareGroup):
+                share_members.topics_deleted(turn, group)
         return turn.outcome
 
     def loaded(self, now: Moment) -> Outcome:
@@ -233,6 +251,8 @@ class GroupShard:
                     membership.loaded(turn, group)
                 case ConsumerGroup():
                     consumer_members.loaded(turn, group)
+                case ShareGroup():
+                    share_members.loaded(turn, group)
         return turn.outcome
 
     def unloaded(self, now: Moment) -> Outcome:

@@ -1,0 +1,149 @@
+"""What is asked of and done to share groups from outside: ShareGroupDescribe, and the group's part
+of DescribeShareGroupOffsets, AlterShareGroupOffsets and DeleteShareGroupOffsets, whose rest is with
+the share coordinator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.broker.coordinator.group.assignors.simple import SIMPLE
+from ottla.broker.coordinator.group.share import Partitions, ShareGroup, ShareMember
+from ottla.broker.coordinator.group.share_heartbeat import not_found
+from ottla.broker.coordinator.group.share_members import note_initialized
+from ottla.broker.coordinator.group.topics import Topic
+from ottla.broker.coordinator.group.turn import Turn
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.share_group import ShareGroupDescribeResponse
+
+Described = ShareGroupDescribeResponse.DescribedGroup
+
+
+@dataclass(slots=True)
+class Begun:
+    """The first part of a command: which partitions it concerns, and in which epoch of the group;
+    or why nothing of it is done."""
+
+    error_code: int = 0
+    error_message: str | None = None
+    places: Partitions = field(default_factory=dict)
+    state_epoch: int = 0
+
+
+def describe(turn: Turn, group_id: str) -> Described:
+    """One share group; GROUP_ID_NOT_FOUND for any other, so that a client asks otherwise."""
+    group = turn.shard.groups.get(group_id)
+    if not isinstance(group, ShareGroup):
+        code = int(ErrorCode.GROUP_ID_NOT_FOUND)
+        return Described(
+            group_id=group_id, error_code=code, error_message=not_found(turn, group_id)
+        )
+    return Described(
+        group_id=group_id,
+        group_state=group.state_name,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target.epoch,
+        assignor_name=SIMPLE,
+        members=[_member(turn, one) for one in group.members.values()],
+    )
+
+
+def initialized_places(turn: Turn, group_id: str) -> Begun:
+    """All partitions that the group delivers from."""
+    try:
+        group = _group(turn, group_id)
+    except KafkaError as error:
+        return Begun(int(error.code), error.message)
+    return Begun(places=group.state_of.initialized)
+
+
+def begin_alter(turn: Turn, group_id: str, wanted: Mapping[bytes, frozenset[int]]) -> Begun:
+    """These partitions of topics that exist are to begin somewhere else."""
+    try:
+        group = _empty_group(turn, group_id)
+    except KafkaError as error:
+        return Begun(int(error.code), error.message)
+    topics = [turn.shard.topics.of_id(topic_id) for topic_id in wanted]
+    names = {topic.topic_id: topic.name for topic in topics if topic is not None}
+    state_of = group.state_of.with_initializing(wanted, names)
+    if state_of != group.state_of:
+        turn.write(*group.state_record(state_of))
+    turn.tell(
+        "group_offset_reset",
+        group_id,
+        "AlterShareGroupOffsets was asked for",
+        topics=sorted(names.values()),
+    )
+    return Begun(places=wanted, state_epoch=group.epoch)
+
+
+def finish_alter(turn: Turn, group_id: str, done: Partitions) -> Begun:
+    group = turn.shard.groups.get(group_id)
+    if isinstance(group, ShareGroup):
+        note_initialized(turn, group, done)
+    return Begun(places=done)
+
+
+def begin_delete_offsets(turn: Turn, group_id: str, topic_ids: frozenset[bytes]) -> Begun:
+    """Those of these topics that the group has anything of are to be forgotten."""
+    try:
+        group = _empty_group(turn, group_id)
+    except KafkaError as error:
+        return Begun(int(error.code), error.message)
+    known = group.state_of.all_partitions
+    places = {topic_id: known[topic_id] for topic_id in topic_ids if topic_id in known}
+    if places:
+        gone = frozenset(places)
+        left = group.state_of.without_topics(gone)
+        names = {one: group.state_of.names.get(one, "") for one in gone}
+        state_of = left._replace(deleting=left.deleting | gone, names={**left.names, **names})
+        turn.write(*group.state_record(state_of))
+        turn.tell(
+            "group_offsets_deleted",
+            group_id,
+            "DeleteShareGroupOffsets was asked for",
+            topics=sorted(names.values()),
+        )
+    return Begun(places=places)
+
+
+def finish_delete_offsets(turn: Turn, group_id: str, topic_ids: frozenset[bytes]) -> Begun:
+    group = turn.shard.groups.get(group_id)
+    if isinstance(group, ShareGroup):
+        state_of = group.state_of.without_topics(topic_ids & group.state_of.deleting)
+        if state_of != group.state_of:
+            turn.write(*group.state_record(state_of))
+    return Begun()
+
+
+def _group(turn: Turn, group_id: str) -> ShareGroup:
+    group = turn.shard.groups.get(group_id)
+    if not isinstance(group, ShareGroup):
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, not_found(turn, group_id))
+    return group
+
+
+def _empty_group(turn: Turn, group_id: str) -> ShareGroup:
+    group = _group(turn, group_id)
+    if not group.is_empty:
+        raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Share group {group_id} is not empty.")
+    return group
+
+
+def _member(turn: Turn, member: ShareMember) -> ShareGroupDescribeResponse.Member:
+    topics: list[Any] = []
+    for topic_id, parts in member.assigned.items():
+        topic: Topic | None = turn.shard.topics.of_id(topic_id)
+        if topic is not None:
+            shown = ShareGroupDescribeResponse.TopicPartitions(topic_id, topic.name, sorted(parts))
+            topics.append(shown)
+    return ShareGroupDescribeResponse.Member(
+        member.member_id,
+        member.rack_id,
+        member.epoch,
+        member.client_id,
+        member.client_host,
+        sorted(member.subscribed_names),
+        ShareGroupDescribeResponse.Assignment(topics),
+    )

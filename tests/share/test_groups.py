@@ -1,0 +1,396 @@
+"""Share groups against a broker: members come, are assigned, go; and what admins ask and change."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from ottla.broker.coordinator.group.coordinator import CONSUMER_OFFSETS
+from ottla.broker.coordinator.placement import partition_for
+from ottla.protocol.api import SERVED, ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages import groups, share_group
+from ottla.protocol.messages.consumer_group import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.features import UpdateFeaturesRequest
+from ottla.protocol.messages.topics import (
+    CreatePartitionsRequest,
+    DeleteTopicsRequest,
+)
+from tests.coordinator.asking import ask
+from tests.handlers.rooms import House
+from tests.share.sharing import GROUP, TOPIC, Member, topic_id
+
+ACCEPT = 1
+MS_PER_S = 1000
+Heartbeat = share_group.ShareGroupHeartbeatRequest
+SETTINGS = {
+    "offsets.topic.num.partitions": "3",
+    "share.coordinator.state.topic.num.partitions": "3",
+    "group.share.assignment.interval.ms": "0",
+}
+
+
+@pytest.fixture
+async def house() -> AsyncIterator[House]:
+    async with House(SETTINGS) as opened:
+        await opened.create(TOPIC, partitions=2)
+        await ask(opened, groups.FindCoordinatorRequest(coordinator_keys=[GROUP]), 4)
+        yield opened
+
+
+class Beating:
+    """A member's heartbeats; its epoch is what the last answer said."""
+
+    def __init__(self, house: House, name: str, topics: list[str] | None = None) -> None:
+        self.house = house
+        self.name = name
+        self.topics = [TOPIC] if topics is None else topics
+        self.epoch = 0
+
+    async def beat(self, **fields: Any) -> Any:
+        names = self.topics if self.epoch == 0 else None
+        request = Heartbeat(GROUP, self.name, self.epoch, None, names)
+        for name, value in fields.items():
+            setattr(request, name, value)
+        answer = await ask(self.house, request, 1)
+        if answer.error_code == 0:
+            self.epoch = answer.member_epoch
+        return answer
+
+    async def assigned(self, **fields: Any) -> list[int] | None:
+        """The partitions of the topic, None if the answer does not say."""
+        answer = await self.beat(**fields)
+        assert answer.error_code == 0, answer.error_message
+        if answer.assignment is None:
+            return None
+        wanted = topic_id(self.house)
+        return [
+            index
+            for topic in answer.assignment.topic_partitions
+            if topic.topic_id == wanted
+            for index in topic.partitions
+        ]
+
+
+async def _describe(house: House) -> Any:
+    (described,) = (await ask(house, share_group.ShareGroupDescribeRequest([GROUP]), 1)).groups
+    return described
+
+
+def test_the_versions_are_kafkas() -> None:
+    ranges = {
+        ApiKey.SHARE_GROUP_HEARTBEAT: (1, 1),
+        ApiKey.SHARE_GROUP_DESCRIBE: (1, 1),
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (0, 1),
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS: (0, 0),
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS: (0, 0),
+    }
+
+    assert {key: (SERVED[key].min_version, SERVED[key].max_version) for key in ranges} == ranges
+
+
+async def test_a_member_has_its_partitions_with_its_first_heartbeat(house: House) -> None:
+    a = Beating(house, "a")
+    answer = await a.beat()
+
+    assert (answer.error_code, answer.member_id, answer.heartbeat_interval_ms) == (0, "a", 5000)
+    assert [sorted(one.partitions) for one in answer.assignment.topic_partitions] == [[0, 1]]
+    assert await a.assigned() is None
+    described = await _describe(house)
+    assert (described.group_state, described.assignor_name) == ("Stable", "simple")
+    assert described.group_epoch == described.assignment_epoch == a.epoch
+
+
+async def test_two_members_have_a_part_each_and_three_share(house: House) -> None:
+    a, b, c = (Beating(house, name) for name in "abc")
+    await a.beat()
+    of_b = await b.assigned()
+    of_a = await a.assigned()
+    assert of_a is not None
+    assert of_b is not None
+    assert sorted(of_a + of_b) == [0, 1]
+
+    of_c = await c.assigned()
+    assert of_c is not None
+    assert len(of_c) == 1
+    members = (await _describe(house)).members
+    assert sorted(one.member_id for one in members) == ["a", "b", "c"]
+
+
+async def test_a_member_that_leaves_is_gone_and_its_records_come_back(house: House) -> None:
+    a = Beating(house, "a")
+    b = Beating(house, "b")
+    await a.beat()
+    await b.beat()
+    await house.append(TOPIC, 0, [b"1", b"2"])
+    reader = Member(house, "a")
+    other = Member(house, "b")
+    await other.fetch()
+    await reader.fetch()
+    await house.append(TOPIC, 0, [b"3"])
+    assert await reader.acquire() == [(2, 2, 1)]
+    answer = await a.beat(member_epoch=-1)
+
+    assert (answer.error_code, answer.member_epoch) == (0, -1)
+    assert await other.acquire(wait_ms=60_000) == [(2, 2, 2)]
+    assert await b.assigned() == [0, 1]
+    unknown = await a.beat(member_epoch=3)
+    assert unknown.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+async def test_a_silent_member_is_thrown_out(house: House) -> None:
+    await Beating(house, "a").beat()
+    runner, shard = house.rooms.groups.runner(GROUP)
+    house.rooms.clock.advance(45 * MS_PER_S)  # type: ignore[attr-defined]
+    runner.perform(shard.expire(runner.now()))
+    described = await _describe(house)
+
+    assert (described.group_state, described.members) == ("Empty", [])
+    told = house.rooms.groups.history.told_of(GROUP)
+    assert [one["reason"] for one in told if one["event"] == "group_member_evicted"] == [
+        "its session timed out"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"member_id": ""}, ErrorCode.INVALID_REQUEST),
+        ({"subscribed_topic_names": None}, ErrorCode.INVALID_REQUEST),
+        ({"subscribed_topic_names": []}, ErrorCode.INVALID_REQUEST),
+        ({"rack_id": " "}, ErrorCode.INVALID_REQUEST),
+        ({"member_epoch": -2}, ErrorCode.INVALID_REQUEST),
+        ({"member_epoch": 4}, ErrorCode.GROUP_ID_NOT_FOUND),
+        ({"member_epoch": -1}, ErrorCode.GROUP_ID_NOT_FOUND),
+    ],
+)
+async def test_odd_heartbeats_are_refused(
+    house: House, fields: dict[str, Any], code: ErrorCode
+) -> None:
+    assert (await Beating(house, "a").beat(**fields)).error_code == code
+
+
+async def test_epochs_that_are_not_ours_are_fenced(house: House) -> None:
+    a = Beating(house, "a")
+    await a.beat()
+    fenced = ErrorCode.FENCED_MEMBER_EPOCH
+
+    assert (await a.beat(member_epoch=a.epoch + 1)).error_code == fenced
+    assert (await a.beat(member_epoch=a.epoch)).error_code == 0
+
+
+async def test_a_group_is_full() -> None:
+    async with House({**SETTINGS, "group.share.max.size": "1"}) as house:
+        await house.create(TOPIC)
+        await ask(house, groups.FindCoordinatorRequest(coordinator_keys=[GROUP]), 4)
+        await Beating(house, "a").beat()
+        full = ErrorCode.GROUP_MAX_SIZE_REACHED
+
+        assert (await Beating(house, "b").beat()).error_code == full
+
+
+async def test_a_group_of_another_kind_is_no_share_group(house: House) -> None:
+    request = ConsumerGroupHeartbeatRequest(
+        GROUP,
+        "m",
+        0,
+        rebalance_timeout_ms=1000,
+        subscribed_topic_names=[TOPIC],
+        topic_partitions=[],
+    )
+    assert (await ask(house, request, 1)).error_code == 0
+
+    assert (await Beating(house, "a").beat()).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert (await _describe(house)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def test_no_other_protocol_gets_into_a_share_group(house: House) -> None:
+    await Beating(house, "a").beat()
+    consumer = ConsumerGroupHeartbeatRequest(
+        GROUP,
+        "m",
+        0,
+        rebalance_timeout_ms=1000,
+        subscribed_topic_names=[TOPIC],
+        topic_partitions=[],
+    )
+    protocol = groups.JoinGroupRequest.JoinGroupRequestProtocol("range", b"")
+    classic = groups.JoinGroupRequest(GROUP, 10_000, 10_000, "", None, "consumer", [protocol])
+
+    assert (await ask(house, consumer, 1)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    refused = await ask(house, classic, 3)
+    assert refused.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+async def test_more_partitions_are_delivered_when_there_are_more(house: House) -> None:
+    a = Beating(house, "a")
+    await a.beat()
+    more = CreatePartitionsRequest.CreatePartitionsTopic(TOPIC, 3, None)
+    answer = await ask(house, CreatePartitionsRequest([more], 10_000), 3)
+    assert answer.results[0].error_code == 0
+
+    assert await a.assigned() == [0, 1, 2]
+
+
+async def test_a_topic_may_come_later(house: House) -> None:
+    a = Beating(house, "a", [TOPIC, "later"])
+    await a.beat()
+    await house.create("later")
+    answer = await a.beat()
+    ids = {one.topic_id for one in answer.assignment.topic_partitions}
+
+    assert ids == {topic_id(house), house.rooms.image.topics.by_name["later"].topic_id}
+
+
+async def test_a_group_outlives_the_broker(house: House) -> None:
+    a = Beating(house, "a")
+    assert await a.assigned() == [0, 1]
+    async with house.restarted() as again:
+        described = await _describe(again)
+        assert (described.group_state, len(described.members)) == ("Stable", 1)
+        again_a = Beating(again, "a")
+        again_a.epoch = a.epoch
+        answer = await again_a.beat()
+
+        assert (answer.error_code, answer.member_epoch) == (0, a.epoch)
+
+
+async def test_groups_are_listed_as_what_they_are(house: House) -> None:
+    await Beating(house, "a").beat()
+    listed = (await ask(house, groups.ListGroupsRequest(types_filter=["share"]), 5)).groups
+
+    assert [(one.group_id, one.group_type, one.group_state) for one in listed] == [
+        (GROUP, "share", "Stable")
+    ]
+    assert listed[0].protocol_type == "share"
+
+
+async def _offsets(house: House, *, all_topics: bool = False) -> Any:
+    request = share_group.DescribeShareGroupOffsetsRequest
+    topics = None
+    if not all_topics:
+        topics = [request.DescribeShareGroupOffsetsRequestTopic(TOPIC, [0, 7])]
+    group = request.DescribeShareGroupOffsetsRequestGroup(GROUP, topics)
+    (described,) = (await ask(house, request([group]), 1)).groups
+    return described
+
+
+async def _alter(house: House, start: int, partition: int = 0, topic: str = TOPIC) -> Any:
+    request = share_group.AlterShareGroupOffsetsRequest
+    part = request.AlterShareGroupOffsetsRequestPartition(partition, start)
+    topics = [request.AlterShareGroupOffsetsRequestTopic(topic, [part])]
+    return await ask(house, request(GROUP, topics), 0)
+
+
+async def _delete_offsets(house: House, topic: str = TOPIC) -> Any:
+    request = share_group.DeleteShareGroupOffsetsRequest
+    topics = [request.DeleteShareGroupOffsetsRequestTopic(topic)]
+    return await ask(house, request(GROUP, topics), 0)
+
+
+async def test_the_lag_is_what_is_not_settled(house: House) -> None:
+    a = Beating(house, "a")
+    await a.beat()
+    unknown = (await _offsets(house)).topics[0].partitions
+    assert [(one.start_offset, one.lag, one.error_code) for one in unknown] == [
+        (-1, -1, 0),
+        (-1, -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+    reader = Member(house, "a")
+    await reader.fetch()
+    await house.append(TOPIC, 0, [b"v"] * 5)
+    await reader.acquire()
+    await reader.acknowledge((0, 0, [ACCEPT]), (2, 2, [ACCEPT]))
+    (topic,) = [
+        one for one in (await _offsets(house, all_topics=True)).topics if one.topic_name == TOPIC
+    ]
+    first = topic.partitions[0]
+
+    assert (first.start_offset, first.lag) == (0, 3)
+    assert [one.partition_index for one in topic.partitions] == [0, 1]
+
+
+async def test_offsets_are_altered_while_nobody_is_in_the_group(house: House) -> None:
+    a = Beating(house, "a")
+    await a.beat()
+    await house.append(TOPIC, 0, [b"v"] * 5)
+    assert (await _alter(house, 2)).error_code == ErrorCode.NON_EMPTY_GROUP
+    await a.beat(member_epoch=-1)
+    answer = await _alter(house, 2)
+    assert (answer.error_code, answer.responses[0].partitions[0].error_code) == (0, 0)
+    a.epoch = 0
+    await a.beat()
+
+    assert await Member(house, "a").acquire() == [(2, 4, 1)]
+    await a.beat(member_epoch=-1)
+    for partition, topic in ((9, TOPIC), (0, "nothing")):
+        part = (await _alter(house, 0, partition, topic)).responses[0].partitions[0]
+        assert part.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_offsets_are_deleted_while_nobody_is_in_the_group(house: House) -> None:
+    a = Beating(house, "a")
+    await a.beat()
+    assert (await _delete_offsets(house)).error_code == ErrorCode.NON_EMPTY_GROUP
+    await a.beat(member_epoch=-1)
+    assert (await _delete_offsets(house)).responses[0].error_code == 0
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    assert (await _delete_offsets(house)).responses[0].error_code == unknown
+    assert (await _delete_offsets(house, "nothing")).responses[0].error_code == unknown
+    assert (await _offsets(house, all_topics=True)).topics == []
+
+
+async def test_unknown_groups_have_no_offsets(house: House) -> None:
+    unknown = ErrorCode.GROUP_ID_NOT_FOUND
+
+    assert (await _offsets(house, all_topics=True)).error_code == unknown
+    assert (await _alter(house, 1)).error_code == unknown
+    assert (await _delete_offsets(house)).error_code == unknown
+
+
+async def test_a_deleted_group_leaves_nothing_behind(house: House) -> None:
+    a = Beating(house, "a")
+    await a.beat()
+    request = groups.DeleteGroupsRequest([GROUP, "other"])
+    codes = [one.error_code for one in (await ask(house, request, 2)).results]
+    assert codes == [ErrorCode.NON_EMPTY_GROUP, ErrorCode.GROUP_ID_NOT_FOUND]
+    await a.beat(member_epoch=-1)
+    codes = [one.error_code for one in (await ask(house, request, 2)).results]
+
+    assert codes == [0, ErrorCode.GROUP_ID_NOT_FOUND]
+    assert all(not shard.states for shard in house.rooms.share_state.shards())
+    async with house.restarted() as again:
+        assert (await _describe(again)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def test_a_deleted_topic_is_forgotten(house: House) -> None:
+    a = Beating(house, "a")
+    await a.beat()
+    await ask(house, DeleteTopicsRequest(topic_names=[TOPIC]), 5)
+
+    assert (await _offsets(house, all_topics=True)).topics == []
+    await a.beat()
+    assert (await _describe(house)).members[0].assignment.topic_partitions == []
+
+
+async def test_a_cluster_may_serve_no_share_groups(house: House) -> None:
+    update = UpdateFeaturesRequest.FeatureUpdateKey("share.version", 0, upgrade_type=2)
+    answer = await ask(house, UpdateFeaturesRequest(10_000, [update]), 1)
+    assert answer.error_code == 0, answer.error_message
+
+    assert (await Beating(house, "a").beat()).error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert (await _describe(house)).error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert (await _alter(house, 0)).error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert (await Member(house, "a").fetch()).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+async def test_a_group_is_coordinated_where_its_name_says(house: House) -> None:
+    await Beating(house, "a").beat()
+    index = partition_for(GROUP, 3)
+    led = house.rooms.replicas.get(CONSUMER_OFFSETS, index)
+
+    assert led is not None
+    assert led.log.log_end_offset > 0
