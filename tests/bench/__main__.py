@@ -28,6 +28,7 @@ from tests.bench.end_to_end import END_TO_END
 from tests.bench.group_requests import OFFSETS, SETTLING
 from tests.bench.loading import LOADING
 from tests.bench.many import MANY
+from tests.bench.rebalances import REBALANCES
 from tests.bench.report import Results
 from tests.bench.requests import DURABLE, PIPELINED, WAITING
 from tests.bench.start import START
@@ -56,6 +57,7 @@ WORKS = (
     TIMES,
     OFFSETS,
     SETTLING,
+    REBALANCES,
 )
 # Works that say the same every time need fewer rounds than the rest.
 ROUNDS_MAX = {
@@ -67,6 +69,7 @@ ROUNDS_MAX = {
     DELETING.name: 1,
     TIMES.name: 1,
     SETTLING.name: 1,
+    REBALANCES.name: 1,
 }
 FAILURES = (AnsweredError, AssertionError, KafkaException, OSError, RuntimeError)
 MEMORY = Work(

@@ -37,26 +37,26 @@ MEASURED_SECONDS = 4
 FIRST_GENERATION_SECONDS = 4.0
 
 
-def _text(value: str) -> bytes:
+def text(value: str) -> bytes:
     return struct.pack(">h", len(value)) + value.encode()
 
 
-def _frame(key: int, version: int, body: bytes) -> bytes:
-    header = struct.pack(">hhi", key, version, 1) + _text("bench")
+def frame(key: int, version: int, body: bytes) -> bytes:
+    header = struct.pack(">hhi", key, version, 1) + text("bench")
     return struct.pack(">i", len(header) + len(body)) + header + body
 
 
 def commit_frame(group: str, topic: str) -> bytes:
     """OffsetCommit 7 without a member, of offset 5 in partition 0."""
-    body = _text(group) + struct.pack(">i", -1) + _text("") + struct.pack(">hi", -1, 1)
-    body += _text(topic) + struct.pack(">iiqi", 1, 0, 5, -1) + _text("")
-    return _frame(OFFSET_COMMIT, 7, body)
+    body = text(group) + struct.pack(">i", -1) + text("") + struct.pack(">hi", -1, 1)
+    body += text(topic) + struct.pack(">iiqi", 1, 0, 5, -1) + text("")
+    return frame(OFFSET_COMMIT, 7, body)
 
 
 def fetch_frame(group: str, topic: str) -> bytes:
     """OffsetFetch 5 of partition 0."""
-    body = _text(group) + struct.pack(">i", 1) + _text(topic) + struct.pack(">ii", 1, 0)
-    return _frame(OFFSET_FETCH, 5, body)
+    body = text(group) + struct.pack(">i", 1) + text(topic) + struct.pack(">ii", 1, 0)
+    return frame(OFFSET_FETCH, 5, body)
 
 
 def committed_error(answer: bytes) -> int:
@@ -71,7 +71,7 @@ def fetched_error(answer: bytes) -> int:
     return int(partition_error or error or offset != 5)
 
 
-def _answers(connection: socket.socket, held: bytearray) -> Iterator[bytes]:
+def frames_of(connection: socket.socket, held: bytearray) -> Iterator[bytes]:
     """The frames that have come whole."""
     data = connection.recv(1 << 16)
     if not data:
@@ -89,8 +89,8 @@ def _answers(connection: socket.socket, held: bytearray) -> Iterator[bytes]:
 class Asker:
     """The same request again and again."""
 
-    def __init__(self, frame: bytes, error_of: Callable[[bytes], int]) -> None:
-        self._frame = frame
+    def __init__(self, request: bytes, error_of: Callable[[bytes], int]) -> None:
+        self._frame = request
         self._error_of = error_of
 
     def first(self) -> bytes:
@@ -131,15 +131,15 @@ class Rejoiner:
 
     def _join(self) -> bytes:
         self._joins = True
-        body = _text(self._group) + struct.pack(">ii", 30_000, 60_000) + _text(self._member_id)
-        body += struct.pack(">h", -1) + _text("consumer") + struct.pack(">i", 1)
-        return _frame(JOIN_GROUP, 5, body + _text("range") + struct.pack(">i", 0))
+        body = text(self._group) + struct.pack(">ii", 30_000, 60_000) + text(self._member_id)
+        body += struct.pack(">h", -1) + text("consumer") + struct.pack(">i", 1)
+        return frame(JOIN_GROUP, 5, body + text("range") + struct.pack(">i", 0))
 
     def _sync(self, generation: int) -> bytes:
         self._joins = False
-        body = _text(self._group) + struct.pack(">i", generation) + _text(self._member_id)
-        body += struct.pack(">hi", -1, 1) + _text(self._member_id) + struct.pack(">i", 4)
-        return _frame(SYNC_GROUP, 3, body + b"mine")
+        body = text(self._group) + struct.pack(">i", generation) + text(self._member_id)
+        body += struct.pack(">hi", -1, 1) + text(self._member_id) + struct.pack(">i", 4)
+        return frame(SYNC_GROUP, 3, body + b"mine")
 
 
 Speaker = Asker | Rejoiner
@@ -167,20 +167,20 @@ def drive(server: Server, speakers: list[Speaker], seconds: float) -> tuple[list
         while began:
             for key, _ in selector.select(30):
                 connection, speaker, held = key.data
-                for answer in _answers(connection, held):
+                for answer in frames_of(connection, held):
                     now = time.perf_counter()
                     latencies.append(now - began.pop(connection))
-                    frame = speaker.after(answer)
+                    following = speaker.after(answer)
                     if now < end:
                         began[connection] = now
-                        connection.sendall(frame)
+                        connection.sendall(following)
     selector.close()
     for connection, _, _ in places:
         connection.close()
     return sorted(latencies), spent[0]
 
 
-def _ready(server: Server, topic: str) -> None:
+def make_offsets_ready(server: Server, topic: str) -> None:
     """Commits something, which makes the topic of the offsets and waits for its coordinators."""
     deadline = time.monotonic() + READY_SECONDS_MAX
     for number in range(GROUPS):
@@ -207,7 +207,7 @@ def _figures(server: Server, speakers: list[Speaker], scale: float, name: str) -
 
 def _offsets(server: Server, scale: float) -> Figures:
     with load.topic(server) as topic:
-        _ready(server, topic)
+        make_offsets_ready(server, topic)
         names = [f"bench-{number}" for number in range(GROUPS)]
         commits: list[Speaker] = [Asker(commit_frame(one, topic), committed_error) for one in names]
         fetches: list[Speaker] = [Asker(fetch_frame(one, topic), fetched_error) for one in names]
@@ -272,7 +272,7 @@ def _settle(running: Server, scale: float) -> Figures:
     try:
         server.start()
         with load.topic(server, partitions) as topic:
-            _ready(server, topic)
+            make_offsets_ready(server, topic)
             for _ in range(TIMES_SETTLED):
                 settling = Settling(server, topic)
                 with load.measured(server) as spent:
