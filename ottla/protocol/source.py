@@ -165,7 +165,8 @@ class DecodeSource(Source):
             self.content(item, target, nullable=self.version in item.nullable)
         elif self.version in item.nullable:
             self.run.append(("b", "n"))
-            with self.block("if n < 0:"):
+            # In the tagged section Kafka writes null as 0, elsewhere as -1.
+            with self.block("if n < 0:" if item.tag is None else "if n <= 0:"):
                 self.emit(f"{target} = None")
             with self.block("else:"):
                 self.emit(f"{target} = {self.struct(item.struct)}")
@@ -339,7 +340,7 @@ class EncodeSource(Source):
 
     def null(self, item: Field) -> None:
         if item.struct is not None and not item.is_array:
-            self.run.append(("b", "-1"))
+            self.run.append(("b", "-1" if item.tag is None else "0"))
         elif self.flexible:
             self.emit(f"{self.out}.append(0)")
         else:

@@ -260,6 +260,8 @@ class ConsumerWorld(World):
         is_full = request.rebalance_timeout_ms > 0
         if lost.error_code or not is_full or not isinstance(group, ConsumerGroup):
             return
+        if group.epoch != group.target.epoch or group.metadata_is_stale:
+            return  # the next heartbeat, whatever it says, makes another target
         known = group.members.get(request.member_id)
         if known is None or known.epoch != lost.member_epoch or request.member_epoch == 0:
             return  # it has gone on, or gone

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 import pytest
 
+from ottla.broker.coordinator.group.consumer import (
+    ClassicProtocols,
+    ConsumerGroup,
+    ConsumerMember,
+)
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.coordinator.record_format import unknown_types
 from ottla.broker.coordinator.records import GROUP_RECORDS
@@ -82,6 +88,36 @@ def test_older_versions_are_read(version: int) -> None:
         11,
     )
     assert record.value.expire_timestamp == (12 if version == 1 else -1)
+
+
+def test_a_member_of_a_consumer_group_is_written_as_kafka_does() -> None:
+    """Of the member that uses the consumer protocol Kafka 4.3.1 says so: a tag with a null."""
+    group = ConsumerGroup("g")
+    member = ConsumerMember(
+        member_id="A",
+        client_id="A",
+        client_host="/127.0.0.1",
+        subscribed_names=frozenset({"timeouts"}),
+        rebalance_timeout_ms=3_000,
+    )
+    key, value = group.member_record(member)
+
+    assert GROUP_RECORDS.encode_key(key) == b"\0\5" + b"\0\1g" + b"\0\1A"
+    encoded = bytes.fromhex(
+        "0000000002410b2f3132372e302e302e31020974696d656f7574730100000bb80001000100"
+    )
+    assert GROUP_RECORDS.encode_value(value) == encoded
+    assert GROUP_RECORDS.decode(GROUP_RECORDS.encode_key(key), encoded) == (key, value)
+
+    classic = ClassicProtocols(6_000, (("range", b"r"), ("sticky", b"")))
+    record = group.member_record(replace(member, classic=classic))
+    again = GROUP_RECORDS.encode_value(record.value)
+
+    assert again is not None
+    assert again.hex() == encoded.hex()[: -len("01000100")] + (
+        "0100190100001770030672616e676502720007737469636b79010000"
+    )
+    assert GROUP_RECORDS.decode(GROUP_RECORDS.encode_key(key), again) == record
 
 
 def test_a_key_of_before_0_9_is_read() -> None:

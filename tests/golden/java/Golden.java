@@ -47,7 +47,11 @@ public final class Golden {
         "DeleteGroups", "AlterReplicaLogDirs", "ElectLeaders", "AlterPartitionReassignments",
         "ListPartitionReassignments", "UpdateFeatures", "DescribeProducers", "UnregisterBroker",
         "ListConfigResources", "DescribeClientQuotas", "AlterClientQuotas",
-        "DescribeUserScramCredentials");
+        "DescribeUserScramCredentials", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe",
+        "ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge",
+        "InitializeShareGroupState", "ReadShareGroupState", "WriteShareGroupState",
+        "DeleteShareGroupState", "ReadShareGroupStateSummary", "DescribeShareGroupOffsets",
+        "AlterShareGroupOffsets", "DeleteShareGroupOffsets");
 
     private static final List<String> CONTROL_RECORDS = List.of(
         "ControlRecordTypeSchema", "EndTxnMarker", "LeaderChangeMessage", "SnapshotHeaderRecord",
@@ -66,7 +70,14 @@ public final class Golden {
 
     private static final List<String> COORDINATOR_RECORDS = List.of(
         "LegacyOffsetCommitKey", "LegacyOffsetCommitValue", "OffsetCommitKey", "OffsetCommitValue",
-        "GroupMetadataKey", "GroupMetadataValue");
+        "GroupMetadataKey", "GroupMetadataValue",
+        "ConsumerGroupMetadataKey", "ConsumerGroupMetadataValue",
+        "ConsumerGroupPartitionMetadataKey", "ConsumerGroupPartitionMetadataValue",
+        "ConsumerGroupMemberMetadataKey", "ConsumerGroupMemberMetadataValue",
+        "ConsumerGroupTargetAssignmentMetadataKey", "ConsumerGroupTargetAssignmentMetadataValue",
+        "ConsumerGroupTargetAssignmentMemberKey", "ConsumerGroupTargetAssignmentMemberValue",
+        "ConsumerGroupCurrentMemberAssignmentKey", "ConsumerGroupCurrentMemberAssignmentValue",
+        "ConsumerGroupRegularExpressionKey", "ConsumerGroupRegularExpressionValue");
 
     private final short version;
     private int counter = 0;
