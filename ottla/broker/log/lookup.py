@@ -26,7 +26,8 @@ def offset_for_timestamp(
     segments: Segments, timestamp: int, log_start_offset: int
 ) -> TimedOffset | None:
     """(offset, timestamp, leader epoch) of the first record with at least that timestamp."""
-    for segment in segments[segments.index_by_time(timestamp) :]:
+    for index in range(segments.index_by_time(timestamp), len(segments)):
+        segment = segments[index]
         if segment.max_timestamp < timestamp:
             continue
         segments.read_from(segment)
@@ -110,8 +111,12 @@ def _first_record(
         # Only who asks for a time reads records: their readers are loaded then.
         from ottla.protocol.records.times import first_with_time
 
-        batch = segment.open().pread(header.size, position)
-        first = first_with_time(batch, timestamp, log_start_offset)
+        file = segment.open()
+
+        def read(at: int, size: int) -> bytes:
+            return file.pread(size, position + at)
+
+        first = first_with_time(header, read, timestamp, log_start_offset)
         return None if first is None else (*first, header.partition_leader_epoch)
     for record in _records(segment, position, header):
         if record.timestamp >= timestamp and record.offset >= log_start_offset:
