@@ -15,7 +15,7 @@ from ottla.protocol.records.record import RECORD_SIZE_MIN, payload_of
 from ottla.protocol.records.varint import read_varint, read_varlong
 
 # What is read of a batch at once: some dozens of records of a kilobyte.
-PIECE_BYTES = 32 * 1024
+PIECE_BYTES = 64 * 1024
 # A length, an attribute byte, a timestamp and an offset: the longest that one record's front takes.
 _FRONT_BYTES_MAX = 5 + 1 + 10 + 5
 # The least that a length says, as its varint stands for it.
