@@ -150,7 +150,8 @@ def time_is_up(turn: Turn, group: ConsumerGroup, timer: Timer) -> None:
         return
     match timer.kind:
         case TimerKind.SESSION:
-            evict(turn, group, member, "its session is over")
+            session_ms = session_timeout_ms(turn, group, member)
+            evict(turn, group, member, f"its session of {session_ms} ms is over")
         case TimerKind.REVOKE if member.state is MemberState.UNREVOKED_PARTITIONS:
             reason = f"it did not give up its partitions within {member.rebalance_timeout_ms} ms"
             evict(turn, group, member, reason)
@@ -172,10 +173,15 @@ def loaded(turn: Turn, group: ConsumerGroup) -> None:
 
 def restart_session(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
     """The member has just been heard of."""
-    session_ms = turn.shard.intervals_of(group).session_timeout_ms
-    if member.classic is not None:
-        session_ms = member.classic.session_timeout_ms
+    session_ms = session_timeout_ms(turn, group, member)
     turn.start(Timer(TimerKind.SESSION, group.group_id, member.member_id), session_ms)
+
+
+def session_timeout_ms(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> int:
+    """A member of the classic protocol says how long; else the group's settings do."""
+    if member.classic is not None:
+        return member.classic.session_timeout_ms
+    return turn.shard.intervals_of(group).session_timeout_ms
 
 
 def _await_revocation(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
