@@ -54,10 +54,10 @@ def bump_if_due(turn: Turn, group: ModernGroup[M], reason: str | None) -> None:
 
 
 def bump(turn: Turn, group: ModernGroup[M], reason: str, metadata_hash: int) -> None:
-    """The next group epoch: the next heartbeat makes an assignment for it."""
+    """The next group epoch: the next heartbeat makes an assignment for it, if anybody is left."""
     turn.write(*group.epoch_record(group.epoch + 1, metadata_hash))
     turn.tell(
-        "group_rebalances",
+        "group_rebalances" if group.members else "group_empty",
         group.group_id,
         reason,
         epoch=group.epoch,
