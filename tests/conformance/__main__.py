@@ -23,7 +23,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from tests.conformance import admin_commands, files, groups, topic_command
+from tests.conformance import admin_commands, files, groups, share_groups, topic_command
 from tests.conformance.clients import CLIENTS, CONFLUENT, JAVA, Client, ClientError
 from tests.conformance.records import PARTITIONS, expected
 from tests.peers import jars, topics
@@ -132,6 +132,15 @@ def exercise_groups(run: Run, names: list[str]) -> None:
     run.failures += failures
 
 
+def exercise_share_groups(run: Run, names: list[str]) -> None:
+    """Records acknowledged one by one, by the clients that can; each has a broker of its own."""
+    console.print("share groups ...")
+    done, failures, _skipped = share_groups.run(names)
+    for name, steps in done.items():
+        console.print(f"a share group of {name}: seconds of each wait: {steps}")
+    run.failures += failures
+
+
 def run_clients(run: Run, bootstrap: str, names: list[str]) -> None:
     present: list[Client] = []
     for client in CLIENTS:
@@ -176,6 +185,7 @@ def main(bootstrap: str, only: str, records: int, keep: bool) -> None:
             run_clients(run, server.bootstrap, names)
             server.stop()
             exercise_groups(run, names)
+            exercise_share_groups(run, names)
             if jars.missing_tools():
                 run.skip("Apache Kafka on our files", [jars.missing_tools()])
             else:

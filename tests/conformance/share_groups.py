@@ -1,0 +1,315 @@
+"""Share groups (KIP-932) of unmodified clients: records acknowledged one by one, as from a queue.
+
+    python -m tests.conformance.share_groups [--only confluent-kafka,kafka-clients]
+
+For each client: one member takes records and says nothing of them, so their locks end; two members
+accept, release and reject; the broker is killed with SIGKILL while they do. What the broker has
+taken must not come again, what is released must, up to the delivery limit, and nothing may be left
+out. Then Apache Kafka's own command lists, describes, resets and deletes the group. `make
+conformance` runs it, too.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+from confluent_kafka import Producer, admin
+
+from tests.conformance import clients
+from tests.peers import jars, topics
+from tests.peers.servers import Ottla
+
+PARTITIONS = 2
+RECORDS = 140
+HELD_RECORDS = 14
+DELIVERY_LIMIT = 3
+LOCK_MS = 1_500
+WAIT_SECONDS_MAX = 30.0
+RELEASE = 2
+POISON = 6
+"""The remainder of the numbers of records that are released whenever they come."""
+SETTINGS = {
+    "group_share_record_lock_duration_ms": LOCK_MS,
+    "group_share_delivery_count_limit": DELIVERY_LIMIT,
+    "group_share_assignment_interval_ms": 0,
+    "group_share_heartbeat_interval_ms": 500,
+    "group_share_session_timeout_ms": 5_000,
+}
+COMMAND = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
+
+Place = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A client whose members are run by `command` and arguments (see members/share.py)."""
+
+    client: clients.Client
+    command: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return self.client.name
+
+
+KINDS = (
+    Kind(clients.CONFLUENT, (sys.executable, "-m", "tests.conformance.members.share")),
+    Kind(
+        clients.JAVA,
+        (*clients.JAVA.driver[:-1], str(clients.HERE / "java" / "ShareMember.java")),
+    ),
+)
+
+
+class Member:
+    """One member's process; what it tells goes to `tell`."""
+
+    def __init__(self, command: list[str], tell: Callable[[str, list[list[int]]], None]) -> None:
+        self._tell = tell
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the member
+        self._process = subprocess.Popen(
+            command, cwd=jars.ROOT, stdout=subprocess.PIPE, stderr=self._errors, text=True
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def end(self, number: int = signal.SIGTERM) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(number)
+            self._process.wait(20)
+        self._reader.join(5)
+
+    def tail(self) -> str:
+        """What it complained about."""
+        self._errors.seek(0)
+        return self._errors.read()[-1500:].decode(errors="replace")
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for text in self._process.stdout:
+            line = json.loads(text)
+            self._tell(line["event"], line["at"])
+
+
+@dataclass
+class Scene:
+    """One client's members and one broker."""
+
+    kind: Kind
+    server: Ottla
+    members: list[Member] = field(default_factory=list)
+    numbers: dict[Place, int] = field(default_factory=dict)
+    held: set[Place] = field(default_factory=set)
+    counts: dict[Place, list[int]] = field(default_factory=dict)
+    settled: set[Place] = field(default_factory=set)
+    lost: set[Place] = field(default_factory=set)
+    """Nobody knows whether the broker took what was said of them: they may come again or not."""
+    faults: list[str] = field(default_factory=list)
+    steps: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.kind.name
+
+    @property
+    def group(self) -> str:
+        return f"share-{self.name}"
+
+    def start(self, how: str) -> Member:
+        arguments = [self.server.bootstrap, self.name, self.group, how]
+        member = Member([*self.kind.command, *arguments], self._told)
+        self.members.append(member)
+        return member
+
+    def write(self, count: int) -> None:
+        first = len(self.numbers)
+
+        def delivered(error: object, message: object) -> None:
+            assert error is None, error
+            place = (message.partition(), message.offset())  # type: ignore[attr-defined]
+            self.numbers[place] = int(message.value())  # type: ignore[attr-defined]
+
+        producer = Producer({"bootstrap.servers": self.server.bootstrap, "log_level": 0})
+        for number in range(first, first + count):
+            producer.produce(
+                self.name, b"%d" % number, partition=number % PARTITIONS, on_delivery=delivered
+            )
+        assert producer.flush(30) == 0
+
+    def wait(self, what: str, is_so: Callable[[], bool]) -> None:
+        started = time.perf_counter()
+        while not is_so():
+            if time.perf_counter() - started > WAIT_SECONDS_MAX:
+                complaints = "".join(member.tail() for member in self.members)
+                missing = sorted(self.numbers.keys() - self.settled - self.lost)[:10]
+                raise AssertionError(
+                    f"{self.name}: waited in vain until {what}; not settled: {missing};"
+                    f" {complaints}"
+                )
+            time.sleep(0.02)
+        self.steps.append(f"{time.perf_counter() - started:.1f}")
+
+    def all_settled(self) -> bool:
+        return self.numbers.keys() <= self.settled | self.lost
+
+    def check(self) -> None:
+        assert not self.faults, f"{self.name}: {self.faults[:5]}"
+
+    def _told(self, event: str, at: list[list[int]]) -> None:
+        for partition, offset, count, kind in at:
+            place = (partition, offset)
+            if event in ("held", "lost"):
+                (self.held if event == "held" else self.lost).add(place)
+                continue
+            if place in self.settled:
+                self.faults.append(f"{place} was settled and came again, delivery {count}")
+            self.counts.setdefault(place, []).append(count)
+            if kind != RELEASE or count >= DELIVERY_LIMIT:
+                self.settled.add(place)
+
+
+def play(scene: Scene) -> None:
+    """The scene, from the first record to the last."""
+    topics.create(scene.server.bootstrap, {scene.name: PARTITIONS})
+    _begin_at_the_earliest(scene)
+    scene.write(HELD_RECORDS)
+    holder = scene.start("hold")
+    scene.wait("a member holds records", lambda: bool(scene.held))
+    workers = [scene.start("work"), scene.start("work")]
+    scene.wait("the locks of what was held have ended", scene.all_settled)
+    scene.check()
+    again = [scene.counts[place][0] for place in scene.held]
+    assert all(count >= 2 for count in again), f"{scene.name}: held, and came as new: {again}"
+    holder.end(signal.SIGKILL)
+    scene.write(RECORDS)
+    scene.wait("everything is settled", scene.all_settled)
+    scene.check()
+    for place, number in scene.numbers.items():
+        expected = 2 if number % 7 == 5 else DELIVERY_LIMIT if number % 7 == POISON else 1
+        last = scene.counts[place][-1]
+        assert last == expected or place in scene.held, (
+            f"{scene.name}: {place} came {scene.counts[place]}, expected {expected} times"
+        )
+    scene.write(RECORDS)
+    scene.server.kill()
+    scene.server.start()
+    scene.wait("everything is settled after the broker was killed", scene.all_settled)
+    for worker in workers:
+        worker.end()
+    scene.check()
+
+
+def administer(scene: Scene) -> None:
+    """Apache Kafka's command for share groups."""
+    group = ("--group", scene.group)
+    for arguments, expected in (
+        (("--list",), scene.group),
+        (("--describe", *group), "START-OFFSET"),
+        (("--describe", "--state", *group), "Empty"),
+        (
+            ("--reset-offsets", "--to-earliest", "--execute", "--topic", scene.name, *group),
+            scene.name,
+        ),
+        (("--delete-offsets", "--topic", scene.name, *group), "Successful"),
+        (("--delete", *group), "successful"),
+    ):
+        done = subprocess.run(
+            jars.java(COMMAND, "--bootstrap-server", scene.server.bootstrap, *arguments),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        said = done.stdout + done.stderr
+        assert done.returncode == 0, f"{arguments}: {said[-800:]}"
+        assert expected in said, f"{arguments}: {said[-800:]}"
+
+
+def _begin_at_the_earliest(scene: Scene) -> None:
+    kinds: Any = admin  # its stubs leave out what its own documents import
+    entry = kinds.ConfigEntry(
+        "share.auto.offset.reset", "earliest", incremental_operation=kinds.AlterConfigOpType.SET
+    )
+    resource = kinds.ConfigResource(
+        kinds.ResourceType.GROUP, scene.group, incremental_configs=[entry]
+    )
+    client = kinds.AdminClient({"bootstrap.servers": scene.server.bootstrap, "log_level": 0})
+    for future in client.incremental_alter_configs([resource]).values():
+        future.result(20)
+
+
+@contextmanager
+def opened(kind: Kind, folder: Path) -> Iterator[Scene]:
+    server = Ottla(folder / kind.name, **SETTINGS)
+    scene = Scene(kind, server)
+    try:
+        server.start()
+        yield scene
+    finally:
+        for member in scene.members:
+            member.end(signal.SIGKILL)
+        server.close()
+
+
+def run(names: list[str]) -> tuple[dict[str, str], list[str], list[str]]:
+    """(what each client's steps took, failures, clients that cannot run here)."""
+    present = [kind for kind in KINDS if not names or kind.name in names]
+    skipped = [kind.name for kind in present if kind.client.missing()]
+    present = [kind for kind in present if not kind.client.missing()]
+    for kind in present:
+        kind.client.prepare()
+    folder = Path(tempfile.mkdtemp(prefix="ottla-share-groups-"))
+    done: dict[str, str] = {}
+    failures: list[str] = []
+
+    def act(kind: Kind) -> None:
+        with opened(kind, folder) as scene:
+            try:
+                play(scene)
+                if kind.client is clients.JAVA:
+                    administer(scene)
+            except (AssertionError, OSError, RuntimeError, subprocess.SubprocessError) as error:
+                failures.append(f"share group of {kind.name}: {error}")
+            else:
+                done[kind.name] = " ".join(scene.steps)
+
+    try:
+        with ThreadPoolExecutor(len(KINDS)) as pool:
+            list(pool.map(act, present))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return done, failures, skipped
+
+
+@click.command()
+@click.option("--only", default="", help="Client names, with commas.")
+def main(only: str) -> None:
+    """Plays the scene with every client that this machine has."""
+    started = time.perf_counter()
+    done, failures, skipped = run([name for name in only.split(",") if name])
+    for name, steps in done.items():
+        click.echo(f"a share group of {name}: seconds of each wait: {steps}")
+    for name in skipped:
+        click.echo(f"skipped: {name}")
+    for failure in failures:
+        click.echo(f"failed: {failure}", err=True)
+    click.echo(f"{time.perf_counter() - started:.1f} s")
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()
