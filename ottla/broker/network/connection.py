@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ottla.broker.handlers.answers import NO_ANSWER, CloseConnection, Pending
 from ottla.broker.handlers.context import Session
 from ottla.broker.network.outbox import Outbox
+from ottla.protocol.api import ApiKey
 from ottla.protocol.connection import ServerConnection
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.frame import parse_request_header
@@ -41,6 +42,13 @@ FRAME_BYTES_PER_S = 65536
 RECEIVE_BUFFER_DEFAULT_BYTES = 102400
 """Kafka's socket.receive.buffer.bytes. Nobody asked for just this size: where the kernel begins
 with as much (Linux does) it is left to grow by itself; any other size is set as it is."""
+DATA_APIS = frozenset(
+    map(int, (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE))
+)
+"""What carries records waits for nothing; all else takes turns (`lane.py`)."""
+DEFERRED_MAX = 4
+DEFERRED_BYTES = 16 * 1024
+"""Frames of one connection that wait in the lane; one that is larger than this is the last."""
 SHRINK_AFTER_S = 10.0
 """A receive buffer is given back when nothing came for so long."""
 
@@ -49,10 +57,12 @@ class Connection(asyncio.BufferedProtocol):
     """The protocol object of one socket. Everything here runs on the loop."""
 
     __slots__ = (
+        "_deferred",
         "_endpoint",
         "_frame_started_s",
         "_frames",
         "_held_bytes",
+        "_lane",
         "_line",
         "_line_bytes",
         "_loop",
@@ -72,12 +82,14 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = endpoint.loop
         self._metrics = endpoint.metrics
         self._table = endpoint.table
+        self._lane = endpoint.lane
         self._frames = ServerConnection(endpoint.max_request_size)
         self._line: deque[Pending] = deque()
         self._outbox: Outbox | None = None
         self._transport: asyncio.Transport | None = None
         self._session: Session | None = None
         self._paused = False
+        self._deferred: deque[memoryview] = deque()  # copies of frames that wait in the lane
         self._meter: Meter | None = None
         self._muted: asyncio.TimerHandle | None = None
         self._frame_started_s = 0.0
@@ -170,9 +182,14 @@ class Connection(asyncio.BufferedProtocol):
         """Counts what requests cost from now on, or no more."""
         self._meter = meter
 
+    def go_on(self) -> None:
+        """It is our turn in the lane."""
+        if self._deferred:
+            self._serve(self._deferred.popleft())
+
     @property
     def idle(self) -> bool:
-        return not self._line
+        return not self._line and not self._deferred
 
     def overdue(self, now_s: float) -> bool:
         """Has a frame begun that is too slow (row 3 of the bad-input table)?"""
@@ -200,7 +217,7 @@ class Connection(asyncio.BufferedProtocol):
         """Reads no more, waits until everything is answered and sent, then closes."""
         assert self._transport is not None
         self.pause()
-        while (self._line or self._unsent) and self._loop.time() < deadline_s:
+        while (not self.idle or self._unsent) and self._loop.time() < deadline_s:
             if self._transport.is_closing():
                 return
             await asyncio.sleep(0.005)
@@ -212,10 +229,12 @@ class Connection(asyncio.BufferedProtocol):
     def _unsent(self) -> int:
         return self._outbox.unsent_bytes if self._outbox is not None else 0
 
-    def _serve(self) -> None:
+    def _serve(self, deferred: memoryview | None = None) -> None:
         """Serves every whole frame that is there, then sends what is ready."""
         frames = self._frames
         try:
+            if deferred is not None:
+                self._request(deferred, may_pass=True)
             while not self._paused:
                 frame = frames.next_frame()
                 if frame is None:
@@ -257,9 +276,14 @@ class Connection(asyncio.BufferedProtocol):
             self._endpoint.hold(held - self._held_bytes)
             self._held_bytes = held
 
-    def _request(self, frame: memoryview) -> None:
+    def _request(self, frame: memoryview, may_pass: bool = False) -> None:
         started_s = time.perf_counter()
         api_key, version, correlation_id, client_id, position = parse_request_header(frame, 0)
+        if not may_pass and (
+            self._deferred or (api_key not in DATA_APIS and not self._lane.take())
+        ):
+            self._defer(frame)
+            return
         entry = self._table.get(api_key)
         if entry is None:
             raise CloseConnection(f"API key {api_key} is not served")
@@ -299,6 +323,13 @@ class Connection(asyncio.BufferedProtocol):
         if meter is not None:
             meter.waits(pending, time.perf_counter() - started_s)
         self._enqueue(pending, entry, version, correlation_id, started_s)
+
+    def _defer(self, frame: memoryview) -> None:
+        """The request waits, and all behind it, for answers keep the order of requests."""
+        self._deferred.append(memoryview(bytearray(frame)))
+        self._lane.add(self)
+        if len(frame) > DEFERRED_BYTES or len(self._deferred) >= DEFERRED_MAX:
+            self.pause()
 
     def _enqueue(
         self, pending: Pending, entry: Any, version: int, correlation_id: int, started_s: float
@@ -378,6 +409,7 @@ class Connection(asyncio.BufferedProtocol):
         if (
             self._paused
             and self._muted is None
+            and not self._deferred
             and len(self._line) <= UNANSWERED_MAX // 2
             and self._line_bytes <= HELD_BYTES_MAX // 2
         ):

@@ -20,6 +20,7 @@ from ottla.broker.handlers.context import Rooms
 from ottla.broker.handlers.table import Entry
 from ottla.broker.metadata.image import QuotaEntity
 from ottla.broker.network.connection import Connection
+from ottla.broker.network.lane import Lane
 from ottla.broker.network.metering import Meter
 from ottla.broker.network.outbox import PageCache, TurnEnd
 from ottla.broker.network.quotas import ClientQuotas
@@ -73,6 +74,7 @@ class Endpoint:
         self.page_cache = server.page_cache
         self.metrics = server.metrics
         self.turn_end = server.turn_end
+        self.lane = server.lane
         self.max_request_size = server.limits.max_request_size
         self.send_buffer_bytes = server.limits.send_buffer_bytes
         self.receive_buffer_bytes = server.limits.receive_buffer_bytes
@@ -175,6 +177,7 @@ class Server:
         self.on_fatal = on_fatal
         self.page_cache = PageCache(workers, rooms.unreadable)
         self.turn_end = TurnEnd(self.loop)
+        self.lane = Lane(self.loop)
         self.metrics = NetworkMetrics()
         self.quotas = ClientQuotas(limits.quota_window_ms)
         self.held_bytes = 0

@@ -1,0 +1,108 @@
+"""A crowd of requests that carry no records, and somebody who produces."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+from ottla.broker.network.connection import DEFERRED_BYTES
+from ottla.broker.network.lane import REQUESTS_PER_TURN, Lane
+from ottla.protocol.api import ApiKey
+from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
+from tests.network.served import Raw, serving
+
+CROWD = 60
+
+
+class Turns:
+    """A loop that does what was asked for one turn at a time."""
+
+    def __init__(self) -> None:
+        self._soon: list[Callable[[], None]] = []
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self._soon.append(callback)
+
+    def turn(self) -> bool:
+        soon, self._soon = self._soon, []
+        for callback in soon:
+            callback()
+        return bool(soon)
+
+
+def test_a_few_pass_in_each_turn_and_the_others_in_their_order() -> None:
+    turns = Turns()
+    lane = Lane(cast(asyncio.AbstractEventLoop, turns))
+    went: list[int] = []
+    passed = 0
+    for number in range(3 * REQUESTS_PER_TURN):
+        if lane.take():
+            passed += 1
+        else:
+            lane.add(SimpleNamespace(go_on=lambda number=number: went.append(number)))
+    assert passed == REQUESTS_PER_TURN
+    assert not went
+
+    turns.turn()
+    assert went == list(range(REQUESTS_PER_TURN, 2 * REQUESTS_PER_TURN))
+    assert not lane.take(), "those who wait have had this turn"
+    turns.turn()
+    assert went == list(range(REQUESTS_PER_TURN, 3 * REQUESTS_PER_TURN))
+    while turns.turn():
+        pass
+    assert lane.take()
+
+
+async def test_a_producer_waits_for_a_few_of_a_crowd_alone() -> None:
+    served_keys: list[ApiKey] = []
+
+    def answer(session: Any, request: Any, version: int) -> ApiVersionsResponse:
+        served_keys.append(ApiKey.API_VERSIONS)
+        return ApiVersionsResponse()
+
+    def produce(session: Any, request: Any, version: int) -> ProduceResponse:
+        served_keys.append(ApiKey.PRODUCE)
+        return ProduceResponse()
+
+    async with serving({ApiKey.API_VERSIONS: answer, ApiKey.PRODUCE: produce}) as served:
+        crowd = [await served.connect() for _ in range(CROWD)]
+        producer = await served.connect()
+        # All of it lies in the sockets before the loop looks at any of them again.
+        for raw in crowd:
+            raw.send(ApiVersionsRequest(), 0, 1)
+        producer.send(ProduceRequest(acks=1), 7, 2)
+        assert await producer.correlation_id() == 2
+        assert served_keys.index(ApiKey.PRODUCE) < CROWD // 4
+
+        for raw in crowd:
+            assert await raw.correlation_id() == 1
+            raw.close()
+        producer.close()
+        assert served.fatal == []
+
+
+async def test_answers_keep_the_order_of_requests_that_wait_and_that_do_not() -> None:
+    def answer(session: Any, request: Any, version: int) -> ApiVersionsResponse:
+        return ApiVersionsResponse()
+
+    def produce(session: Any, request: ProduceRequest, version: int) -> ProduceResponse:
+        assert request.transactional_id in (None, "x" * DEFERRED_BYTES)
+        return ProduceResponse()
+
+    async def ask(raw: Raw) -> None:
+        for number in range(0, 40, 2):
+            raw.send(ApiVersionsRequest(), 0, number)
+            long_id = "x" * DEFERRED_BYTES if number % 8 == 0 else None
+            raw.send(ProduceRequest(transactional_id=long_id, acks=1), 7, number + 1)
+        for number in range(40):
+            assert await raw.correlation_id() == number
+
+    async with serving({ApiKey.API_VERSIONS: answer, ApiKey.PRODUCE: produce}) as served:
+        clients = [await served.connect() for _ in range(12)]
+        await asyncio.gather(*(ask(raw) for raw in clients))
+        for raw in clients:
+            raw.close()
+        assert served.fatal == []
