@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 SWEEP ?= --nested
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check conformance suite files crash model text golden bench
+.PHONY: help run test check conformance suite groups files crash model text golden bench
 
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -37,6 +37,10 @@ conformance: $(READY) ## unmodified clients of five languages, and Apache Kafka'
 
 suite: $(READY) ## kafka-python's own integration tests, against Apache Kafka and against Ottla
 	$(BIN)/python -m tests.conformance.kafka_python_suite $(ARGS)
+
+groups: $(READY) ## 1,000 seeds of members that pause, crash and come back, of each group protocol
+	$(BIN)/python -m tests.coordinator.simulation $(ARGS)
+	$(BIN)/python -m tests.coordinator.consumer_simulation $(ARGS)
 
 files: $(READY) ## directories of Apache Kafka opened by Ottla, and the other way, record by record
 	$(BIN)/python -m tests.conformance.both_ways $(ARGS)
