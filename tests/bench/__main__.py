@@ -25,7 +25,7 @@ from tests.bench import report
 from tests.bench.bad_neighbours import COLD, SILENT
 from tests.bench.deleting import DELETING
 from tests.bench.end_to_end import END_TO_END
-from tests.bench.group_requests import OFFSETS, SETTLING
+from tests.bench.group_requests import OFFSETS, SETTLING, SETTLING_848
 from tests.bench.loading import LOADING
 from tests.bench.many import MANY
 from tests.bench.rebalances import REBALANCES
@@ -57,6 +57,7 @@ WORKS = (
     TIMES,
     OFFSETS,
     SETTLING,
+    SETTLING_848,
     REBALANCES,
 )
 # Works that say the same every time need fewer rounds than the rest.
@@ -69,6 +70,7 @@ ROUNDS_MAX = {
     DELETING.name: 1,
     TIMES.name: 1,
     SETTLING.name: 1,
+    SETTLING_848.name: 1,
     REBALANCES.name: 1,
 }
 FAILURES = (AnsweredError, AssertionError, KafkaException, OSError, RuntimeError)

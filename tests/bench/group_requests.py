@@ -33,6 +33,7 @@ READY_SECONDS_MAX = 30
 CONSUMERS, PARTITIONS = 10, 900
 SETTLED_SECONDS_MAX = 60
 TIMES_SETTLED = 5
+HEARTBEAT_MS = 200
 MEASURED_SECONDS = 4
 FIRST_GENERATION_SECONDS = 4.0
 
@@ -228,19 +229,27 @@ def _offsets(server: Server, scale: float) -> Figures:
 class Settling:
     """Consumers that subscribe at once, until each has its share."""
 
-    def __init__(self, server: Server, topic: str) -> None:
+    def __init__(self, server: Server, topic: str, protocol: str) -> None:
         group = f"settling-{uuid.uuid4().hex}"
-        settings = {"bootstrap.servers": server.bootstrap, "group.id": group, "log_level": 0}
+        settings = {
+            "bootstrap.servers": server.bootstrap,
+            "group.id": group,
+            "group.protocol": protocol,
+            "log_level": 0,
+        }
+        self._is_incremental = protocol == "consumer"
         self._topic = topic
         self._owned = [0] * CONSUMERS
         self._consumers = [Consumer(settings) for _ in range(CONSUMERS)]
 
     def _subscribe(self, number: int) -> None:
         def assigned(_consumer: Consumer, partitions: list[TopicPartition]) -> None:
-            self._owned[number] = len(partitions)
+            former = self._owned[number] if self._is_incremental else 0
+            self._owned[number] = former + len(partitions)
 
-        def revoked(_consumer: Consumer, _partitions: list[TopicPartition]) -> None:
-            self._owned[number] = 0
+        def revoked(_consumer: Consumer, partitions: list[TopicPartition]) -> None:
+            left = self._owned[number] - len(partitions) if self._is_incremental else 0
+            self._owned[number] = left
 
         consumer = self._consumers[number]
         consumer.subscribe([self._topic], on_assign=assigned, on_revoke=revoked)
@@ -263,10 +272,27 @@ class Settling:
             consumer.close()
 
 
-def _settle(running: Server, scale: float) -> Figures:
+def _settle_classic(running: Server, scale: float) -> Figures:
+    return _settle(running, scale, "classic", {"group_initial_rebalance_delay_ms": 0})
+
+
+def _settle_consumer(running: Server, scale: float) -> Figures:
+    return _settle(
+        running,
+        scale,
+        "consumer",
+        {
+            "group_consumer_assignment_interval_ms": 0,
+            "group_consumer_min_heartbeat_interval_ms": HEARTBEAT_MS,
+            "group_consumer_heartbeat_interval_ms": HEARTBEAT_MS,
+        },
+    )
+
+
+def _settle(running: Server, scale: float, protocol: str, settings: dict[str, int]) -> Figures:
     partitions = max(int(PARTITIONS * scale) // CONSUMERS, 1) * CONSUMERS
     folder = Path(tempfile.mkdtemp(prefix="ottla-bench-settling-"))
-    server = type(running)(folder, group_initial_rebalance_delay_ms=0)
+    server = type(running)(folder, **settings)
     seconds: list[float] = []
     cpu: list[float] = []
     try:
@@ -274,7 +300,7 @@ def _settle(running: Server, scale: float) -> Figures:
         with load.topic(server, partitions) as topic:
             make_offsets_ready(server, topic)
             for _ in range(TIMES_SETTLED):
-                settling = Settling(server, topic)
+                settling = Settling(server, topic, protocol)
                 with load.measured(server) as spent:
                     seconds.append(settling.seconds(partitions))
                 cpu.append(spent[0].cpu)
@@ -310,6 +336,12 @@ OFFSETS = Work(
 SETTLING = Work(
     "settling",
     "10 consumers, 900 partitions, group.initial.rebalance.delay.ms=0, 5 times",
-    _settle,
+    _settle_classic,
+    {"settled s": at_most(1), "slowest s": Limit(1), "CPU s": Limit(0.5)},
+)
+SETTLING_848 = Work(
+    "settling-848",
+    "10 consumers of KIP-848, 900 partitions, assignment interval 0, heartbeats 200 ms, 5 times",
+    _settle_consumer,
     {"settled s": at_most(1), "slowest s": Limit(1), "CPU s": Limit(0.5)},
 )

@@ -42,7 +42,7 @@ class ModernSettings:
 
     def of_group(self, kind: Kind, overrides: Mapping[str, str]) -> Intervals:
         """The times of a group with these settings of its own. A bound that has become narrower
-        since they were set holds for them, too (KIP-1221)."""
+        since they were set holds for them, too."""
         if not overrides:
             return self.default
 
