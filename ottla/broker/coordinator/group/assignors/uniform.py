@@ -8,7 +8,8 @@ need be by way of others, until no such way is left: there is no better balance 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from heapq import heapify, heapreplace
 from itertools import pairwise
 
 from ottla.broker.coordinator.group.modern import Assignment
@@ -69,7 +70,7 @@ class _Balance:
             for topic_id in member.topic_ids:
                 self._subscribers.setdefault(topic_id, {})[name] = None
         self._deal_out(spec, taken)
-        while any(self._relieve(name) for name in self._by_load()):
+        while self._even_out():
             pass
 
     def assignments(self) -> Mapping[str, Assignment]:
@@ -79,30 +80,40 @@ class _Balance:
         """What nobody has goes to those who have least; topics that few want come first."""
         order = sorted(self._subscribers, key=lambda one: (len(self._subscribers[one]), one))
         for topic_id in order:
+            loads = [
+                (self._load(name), place, name)
+                for place, name in enumerate(self._subscribers[topic_id])
+            ]
+            heapify(loads)
             for index in spec.partitions[topic_id]:
                 if (topic_id, index) not in taken:
-                    name = min(self._subscribers[topic_id], key=self._load)
+                    load, place, name = loads[0]
                     self._held[name][topic_id, index] = None
+                    heapreplace(loads, (load + 1, place, name))
 
     def _load(self, name: str) -> int:
         return len(self._held[name])
 
-    def _by_load(self) -> list[str]:
-        return sorted(self._held, key=self._load, reverse=True)
-
-    def _relieve(self, name: str) -> bool:
-        """Moves partitions away from one member, as long as it has two more than somebody whom
-        they can reach; whether any moved."""
+    def _even_out(self) -> bool:
+        """Moves partitions away from each member, as long as it has two more than somebody whom
+        they can reach, those who have most first; whether any moved."""
         moved = False
-        while (way := self._way_down(name)) is not None:
-            for giver, taker in pairwise(way):
-                self._move(giver, taker)
-            moved = True
+        done: set[str] = set()
+        least = min(map(len, self._held.values()))
+        for name in sorted(self._held, key=self._load, reverse=True):
+            while name not in done and self._load(name) - 2 >= least:
+                way, reached = self._way_down(name)
+                for giver, taker in pairwise(way):
+                    self._move(giver, taker)
+                moved = moved or bool(way)
+                if not way:
+                    # Who has no more than this one reaches nobody else, and so nobody with less.
+                    done.update(reached)
         return moved
 
-    def _way_down(self, name: str) -> list[str] | None:
+    def _way_down(self, name: str) -> tuple[list[str], Iterable[str]]:
         """The shortest way from a member to one with at least two partitions fewer, each of whom
-        can give a partition to the next."""
+        can give a partition to the next, or none; and whom the search has reached."""
         enough = self._load(name) - 2
         came_from: dict[str, str] = {name: name}
         seen_topics: set[bytes] = set()
@@ -118,9 +129,9 @@ class _Balance:
                         continue
                     came_from[taker] = giver
                     if self._load(taker) <= enough:
-                        return _unwound(came_from, name, taker)
+                        return _unwound(came_from, name, taker), came_from
                     waiting.append(taker)
-        return None
+        return [], came_from
 
     def _move(self, giver: str, taker: str) -> None:
         """One partition goes; rather one that the giver has not had before, or the taker has."""
