@@ -181,6 +181,22 @@ async def test_a_lock_ends_and_a_record_is_given_up_in_the_end(house: House) -> 
     assert _share(house).window.start == 1  # type: ignore[union-attr]
 
 
+async def test_records_that_nobody_can_digest_come_in_ever_smaller_pieces(house: House) -> None:
+    """The sizes are those that Apache Kafka 4.3.1 was seen to deliver."""
+    await begin(house)
+    await _produce(house, 16)
+    a = Member(house, "a")
+    seen = []
+    for _ in range(14):
+        acquired = await a.acquire()
+        seen += acquired
+        await a.acknowledge(*((one[0], one[1], [RELEASE]) for one in acquired))
+
+    assert seen[:4] == [(0, 15, 1), (0, 15, 2), (0, 15, 3), (0, 7, 4)]
+    assert seen[4:12] == [(offset, offset, 5) for offset in range(8)]
+    assert seen[12:] == [(8, 15, 4), (8, 8, 5)]
+
+
 async def test_a_record_that_is_given_up_is_told_of(house: House) -> None:
     await begin(house)
     await _configure(house, "share.delivery.count.limit", "2")

@@ -295,7 +295,7 @@ async def test_the_lag_is_what_is_not_settled(house: House) -> None:
     unknown = (await _offsets(house)).topics[0].partitions
     assert [(one.start_offset, one.lag, one.error_code) for one in unknown] == [
         (-1, -1, 0),
-        (-1, -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (-1, -1, 0),
     ]
     reader = Member(house, "a")
     await reader.fetch()
@@ -345,9 +345,20 @@ async def test_offsets_are_deleted_while_nobody_is_in_the_group(house: House) ->
 async def test_unknown_groups_have_no_offsets(house: House) -> None:
     unknown = ErrorCode.GROUP_ID_NOT_FOUND
 
-    assert (await _offsets(house, all_topics=True)).error_code == unknown
-    assert (await _alter(house, 1)).error_code == unknown
+    described = await _offsets(house, all_topics=True)
+    assert (described.error_code, described.topics) == (0, [])
     assert (await _delete_offsets(house)).error_code == unknown
+
+
+async def test_a_group_may_be_told_where_to_begin_before_it_is_there(house: House) -> None:
+    await house.append(TOPIC, 0, [b"v"] * 5)
+    assert (await _alter(house, 2)).error_code == 0
+    first = (await _offsets(house)).topics[0].partitions[0]
+    assert (first.start_offset, first.lag) == (2, 3)
+    assert (await _describe(house)).group_state == "Empty"
+    await Beating(house, "a").beat()
+
+    assert await Member(house, "a").acquire() == [(2, 4, 1)]
 
 
 async def test_a_deleted_group_leaves_nothing_behind(house: House) -> None:

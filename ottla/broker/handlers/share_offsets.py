@@ -156,7 +156,7 @@ async def _described(
     if asked_group.topics is None:
         command = partial(share_offsets.initialized_places, group_id=group_id)
         begun = await asked(rooms, group_id, command)
-        if begun.error_code:
+        if begun.error_code not in (0, ErrorCode.GROUP_ID_NOT_FOUND):
             raise KafkaError(ErrorCode(begun.error_code), begun.error_message)
         for topic_id, indexes in begun.places.items():
             topic = rooms.image.topics.by_id.get(topic_id)
@@ -180,8 +180,11 @@ async def _described(
         parts: list[DescribedPartition] = []
         described.topics.append(DescribedTopic(name, topic_id, parts))
         for index in indexes:
-            result = results.get((topic_id, index), UNKNOWN)
-            if isinstance(result, KafkaError):
+            result = results.get((topic_id, index))
+            # Where nothing is there is no offset, and that is no error.
+            if result is None or _is_unknown(result):
+                parts.append(DescribedPartition(index, NO_OFFSET, 0))
+            elif isinstance(result, KafkaError):
                 part = DescribedPartition(index, NO_OFFSET, 0)
                 parts.append(_with_error(part, result))
             else:
@@ -190,6 +193,11 @@ async def _described(
                     DescribedPartition(index, result.start_offset, result.leader_epoch, lag)
                 )
     return described
+
+
+def _is_unknown(result: Any) -> bool:
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return isinstance(result, KafkaError) and result.code is unknown
 
 
 def _lag(rooms: Rooms, place: Place, summary: Any) -> int:

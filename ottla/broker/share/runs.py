@@ -61,6 +61,7 @@ class Run:
         "member_id",
         "state",
         "target",
+        "together_max",
         "transition",
     )
 
@@ -79,6 +80,8 @@ class Run:
         self.lock_until_ms = 0
         self.transition: Transition | None = None
         self.target = state
+        self.together_max = 0
+        """How many of its records may be delivered together, 0 for any number."""
 
     def __repr__(self) -> str:
         to = f">{self.target.name}" if self.transition is not None else ""
@@ -106,6 +109,7 @@ class Run:
             and self.delivery_count == other.delivery_count
             and self.member_id == other.member_id
             and self.lock_until_ms == other.lock_until_ms
+            and self.together_max == other.together_max
             and self.transition is None
             and other.transition is None
         )
@@ -191,6 +195,7 @@ class Line:
         rest.member_id = run.member_id
         rest.lock_until_ms = run.lock_until_ms
         rest.target = run.target
+        rest.together_max = run.together_max
         rest.transition = run.transition
         if rest.transition is not None:
             rest.transition.runs.append(rest)

@@ -24,7 +24,8 @@ from ottla.protocol.messages.share_state import (
 
 RETRY_AFTER_S = 0.1
 RETRIES_MAX = 50
-"""While a coordinator loads: five seconds, after which whoever fetches is told, and asks again."""
+"""While a coordinator is not there or loads: five seconds, after which whoever fetches is told."""
+_PASSING = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
 
 _SHOWN: dict[ErrorCode, ErrorCode] = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -79,7 +80,7 @@ class ShareStore:
         try:
             runner, shard = self._find(key)
         except KafkaError as error:
-            if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and tries < RETRIES_MAX:
+            if error.code in _PASSING and tries < RETRIES_MAX:
                 self._loop.call_later(RETRY_AFTER_S, self.read, key, leader_epoch, then, tries + 1)
             else:
                 then(shown(error))

@@ -192,10 +192,13 @@ class Window:
                 self._give_up(position, upto)
                 position = upto + 1
                 continue
-            size, alone = _piece(run.last - position + 1, run.delivery_count, limits)
+            _limit(run, limits)
+            alone = run.together_max > 0
             if alone and taken:
                 break
-            upto = min(run.last, last, position + size - 1)
+            upto = min(run.last, last)
+            if alone:
+                upto = min(upto, position + run.together_max - 1)
             if not alone:
                 upto = min(upto, _reach(found, position + left - 1, exactly=wish.exactly))
             if aborted is not None:
@@ -307,6 +310,7 @@ class Window:
         for run in runs:
             run.become(RecordState.ACQUIRED)
             run.delivery_count += 1
+            run.together_max = run.together_max // 2
             run.member_id = member_id
             run.lock_until_ms = lock_until_ms
         self._wake_at(lock_until_ms)
@@ -351,14 +355,16 @@ class Window:
             self._next_deadline_ms = deadline_ms
 
 
-def _piece(size: int, delivery_count: int, limits: Limits) -> tuple[int, bool]:
-    """How many of so many available records may be delivered together, and whether alone."""
+def _limit(run: Run, limits: Limits) -> None:
+    """Available records that were delivered often come alone, in ever smaller pieces: half of what
+    they were when that began, then half of that, and one by one for the last time."""
     most = limits.delivery_count
-    if most > THROTTLE_MIN and delivery_count >= most - 1:
-        return 1, True
-    if delivery_count >= limits.throttle_from:
-        return max(size // 2, 1), True
-    return size, False
+    if run.delivery_count < limits.throttle_from:
+        run.together_max = 0
+    elif most > THROTTLE_MIN and run.delivery_count >= most - 1:
+        run.together_max = 1
+    elif not run.together_max:
+        run.together_max = max(run.count // 2, 1)
 
 
 def _reach(found: Sequence[Found], offset: int, *, exactly: bool) -> int:

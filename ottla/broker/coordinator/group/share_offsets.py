@@ -59,9 +59,13 @@ def initialized_places(turn: Turn, group_id: str) -> Begun:
 
 
 def begin_alter(turn: Turn, group_id: str, wanted: Mapping[bytes, frozenset[int]]) -> Begun:
-    """These partitions of topics that exist are to begin somewhere else."""
+    """These partitions of topics that exist are to begin somewhere else; a group that nobody has
+    heard of comes to be, as in Kafka."""
     try:
-        group = _empty_group(turn, group_id)
+        if group_id not in turn.shard.groups:
+            group = ShareGroup(group_id)
+        else:
+            group = _empty_group(turn, group_id)
     except KafkaError as error:
         return Begun(int(error.code), error.message)
     topics = [turn.shard.topics.of_id(topic_id) for topic_id in wanted]

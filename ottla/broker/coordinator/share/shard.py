@@ -90,7 +90,7 @@ class ShareShard:
                 state_epoch=epoch,
                 leader_epoch=FIRST_EPOCH,
                 start_offset=request.start_offset,
-                delivery_complete_count=NO_COUNT,
+                delivery_complete_count=NO_COUNT if request.start_offset == NO_OFFSET else 0,
                 create_timestamp=now.wall_ms,
                 write_timestamp=now.wall_ms,
             )
