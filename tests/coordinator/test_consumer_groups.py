@@ -378,3 +378,20 @@ def test_a_group_that_is_empty_goes_with_its_last_offset() -> None:
     assert pair.lone.shard.groups == {}
     assert pair.lone.replayed().groups == {}
     assert pair.lone.events()[-1] == "group_deleted"
+
+
+def test_a_pattern_joins_a_classic_group_that_has_no_generation_yet() -> None:
+    """A member epoch is never 0, though nothing is known to be assigned."""
+    pair = Pair(GroupSettings(consumer=AT_ONCE.consumer, initial_rebalance_delay_ms=3_000))
+    protocol = groups.JoinGroupRequest.JoinGroupRequestProtocol(
+        "range", b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
+    )
+    request = groups.JoinGroupRequest("g", 10_000, 10_000, "", "i", "consumer", [protocol])
+    pair.lone.send("B", request, 9)
+    assert pair.lone.answers() == []
+
+    pair.lone.send("A", joining(subscribed_topic_names=None, subscribed_topic_regex="t"), 1)
+    (_, refused), (_, joined) = pair.lone.answers()
+
+    assert refused.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert (joined.error_code, joined.member_epoch) == (0, 1)

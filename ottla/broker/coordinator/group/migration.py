@@ -25,7 +25,7 @@ from ottla.broker.coordinator.group.embedded import (
     read_version,
     write_assignment,
 )
-from ottla.broker.coordinator.group.modern import Target
+from ottla.broker.coordinator.group.modern import FIRST_EPOCH, Target
 from ottla.broker.coordinator.group.topics import Topics
 from ottla.broker.coordinator.group.turn import Timer, TimerKind, Turn
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
@@ -44,7 +44,8 @@ def upgraded(turn: Turn, classic: ClassicGroup) -> ConsumerGroup:
     if len(classic.members) > settings.consumer.max_size:
         raise _refused(classic, "the group size exceeds the consumer group maximum size")
     group = ConsumerGroup(classic.group_id)
-    group.epoch = classic.generation
+    # A member's epoch is never 0, even if nobody has been in a generation: 0 asks to join.
+    group.epoch = max(classic.generation, FIRST_EPOCH)
     group.target = Target(classic.generation)
     for member in classic.members.values():
         try:
