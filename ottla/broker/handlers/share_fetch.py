@@ -94,11 +94,12 @@ def _resolve(
         session.on_closed = shares.connection_closed
         return shares.open_session(group_id, member_id, places, session)
     share_session = shares.sessions.go_on(group_id, member_id, request.share_session_epoch)
-    for place, _ in asked:
-        share_session.places[place] = None
-    for topic in request.forgotten_topics_data:
-        for index in topic.partitions:
-            share_session.places.pop((topic.topic_id, index), None)
+    forgotten = [
+        (topic.topic_id, index)
+        for topic in request.forgotten_topics_data
+        for index in topic.partitions
+    ]
+    shares.sessions.change(share_session, [place for place, _ in asked], forgotten)
     return share_session
 
 
@@ -285,6 +286,8 @@ class ShareFetch(Pending):
     ) -> PartitionData | None:
         """Reads and acquires until something is, or nothing more is there."""
         request = self._request
+        # More are never locked at a time, and each may be a batch whose header is to be read.
+        records = min(records, share.rules.limits.record_locks)
         wish = Wish(records, request.batch_size, request.share_acquire_mode == EXACTLY)
         window = share.window
         assert window is not None

@@ -21,6 +21,9 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 FIRST_EPOCH = 0
 LAST_EPOCH = -1
 EPOCH_MAX = 2**31 - 1
+PLACES_MAX = 1_000_000
+"""Partitions of all sessions together. Kafka counts sessions alone; a partition costs 200 bytes
+here, and thousands of members of hundreds of partitions fit."""
 
 Place = tuple[bytes, int]
 """Topic id and partition."""
@@ -54,9 +57,11 @@ class ShareSession:
 class ShareSessions:
     """The sessions of one broker, at most `most` of them, which is given with each request."""
 
-    __slots__ = ("_of_connection", "_sessions")
+    __slots__ = ("_of_connection", "_place_count", "_places_max", "_sessions")
 
-    def __init__(self) -> None:
+    def __init__(self, *, places_max: int = PLACES_MAX) -> None:
+        self._places_max = places_max
+        self._place_count = 0
         self._sessions: dict[tuple[str, str], ShareSession] = {}
         self._of_connection: dict[Hashable, dict[tuple[str, str], None]] = {}
 
@@ -86,7 +91,9 @@ class ShareSessions:
                 ErrorCode.SHARE_SESSION_LIMIT_REACHED, f"There are {most} share sessions."
             )
         key = group_id, member_id
-        session = self._sessions[key] = ShareSession(group_id, member_id, places, connection)
+        session = ShareSession(group_id, member_id, (), connection)
+        self.change(session, places, ())
+        self._sessions[key] = session
         self._of_connection.setdefault(connection, {})[key] = None
         return session
 
@@ -100,10 +107,25 @@ class ShareSessions:
         session.epoch = FIRST_EPOCH + 1 if epoch == EPOCH_MAX else epoch + 1
         return session
 
+    def change(
+        self, session: ShareSession, added: Iterable[Place], forgotten: Iterable[Place]
+    ) -> None:
+        """Raises SHARE_SESSION_LIMIT_REACHED, and changes nothing, if there is no room."""
+        new = [place for place in added if place not in session.places]
+        if self._place_count + len(new) > self._places_max:
+            reason = f"Share sessions have {self._places_max} partitions."
+            raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED, reason)
+        before = len(session.places)
+        session.places.update(dict.fromkeys(new))
+        for place in forgotten:
+            session.places.pop(place, None)
+        self._place_count += len(session.places) - before
+
     def remove(self, group_id: str, member_id: str) -> ShareSession | None:
         key = group_id, member_id
         session = self._sessions.pop(key, None)
         if session is not None:
+            self._place_count -= len(session.places)
             own = self._of_connection[session.connection]
             del own[key]
             if not own:
