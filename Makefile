@@ -41,6 +41,7 @@ suite: $(READY) ## kafka-python's own integration tests, against Apache Kafka an
 groups: $(READY) ## 1,000 seeds of members that pause, crash and come back, of each group protocol
 	$(BIN)/python -m tests.coordinator.simulation $(ARGS)
 	$(BIN)/python -m tests.coordinator.consumer_simulation $(ARGS)
+	$(BIN)/python -m tests.coordinator.mixed_simulation $(ARGS)
 
 files: $(READY) ## directories of Apache Kafka opened by Ottla, and the other way, record by record
 	$(BIN)/python -m tests.conformance.both_ways $(ARGS)
