@@ -10,7 +10,7 @@ from ottla.broker.ports import Clock, Events
 
 KEPT_MAX = 2000
 """Some hundred bytes each. A broker that rebalances every second keeps half an hour."""
-EXPECTED = frozenset({"group_generation", "group_stable"})
+EXPECTED = frozenset({"group_generation", "group_stable", "group_assigned"})
 """What follows every group_rebalances that ends well. A line of the log costs as much as the rules
 of a rebalance, so these are written at debug; the ring has them all."""
 
