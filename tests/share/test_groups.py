@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -101,6 +102,17 @@ async def test_a_member_has_its_partitions_with_its_first_heartbeat(house: House
     described = await _describe(house)
     assert (described.group_state, described.assignor_name) == ("Stable", "simple")
     assert described.group_epoch == described.assignment_epoch == a.epoch
+
+
+async def test_members_that_come_together_do_not_wait_for_an_interval() -> None:
+    async with House({**SETTINGS, "group.share.assignment.interval.ms": "1000"}) as house:
+        await house.create(TOPIC, partitions=2)
+        await ask(house, groups.FindCoordinatorRequest(coordinator_keys=[GROUP]), 4)
+        answers = await asyncio.gather(*(Beating(house, name).beat() for name in "ab"))
+        assert [one.error_code for one in answers] == [0, 0]
+        assert all(one.member_epoch > 0 for one in answers)
+
+        assert sum(len(one.assignment.topic_partitions) for one in answers) >= 1
 
 
 async def test_two_members_have_a_part_each_and_three_share(house: House) -> None:

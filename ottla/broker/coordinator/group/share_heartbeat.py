@@ -74,7 +74,10 @@ def initialized(
     note_initialized(turn, group, done)
     note_not_initialized(group, failed)
     before = group.members[member_id]
-    after = advance(turn, group, before, reason=None, has_changed=False, may_assign=True)
+    # Others may have been assigned meanwhile, without these partitions.
+    after = advance(
+        turn, group, before, reason=None, has_changed=False, may_assign=True, at_once=True
+    )
     restart_session(turn, group, after)
     return _response(turn, group, after, after.assigned)
 

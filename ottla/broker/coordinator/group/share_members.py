@@ -32,19 +32,21 @@ def advance(
     reason: str | None,
     has_changed: bool,
     may_assign: bool,
+    at_once: bool = False,
 ) -> ShareMember:
     """What follows when a member has been heard of: maybe a group epoch, maybe a target for it, and
-    this member takes up what there is."""
+    this member takes up what there is. `at_once`: without regard to the assignment interval."""
     if reason is None and group.target.epoch >= group.epoch and _has_unassigned(turn, group):
         reason = "partitions can be delivered now"
     bump_if_due(turn, group, reason)
     if may_assign:
         initialized = group.state_of.initialized
+        interval_ms = turn.shard.intervals_of(group).assignment_interval_ms
         retarget_if_due(
             turn,
             group,
             assign_simply,
-            interval_ms=turn.shard.intervals_of(group).assignment_interval_ms,
+            interval_ms=0 if at_once else interval_ms,
             assignable=lambda topic_id, count: sorted(
                 index for index in initialized.get(topic_id, ()) if index < count
             ),
