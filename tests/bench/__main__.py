@@ -25,7 +25,13 @@ from tests.bench import report
 from tests.bench.bad_neighbours import COLD, SILENT
 from tests.bench.deleting import DELETING
 from tests.bench.end_to_end import END_TO_END
-from tests.bench.group_requests import OFFSETS, SETTLING, SETTLING_848
+from tests.bench.group_requests import (
+    OFFSETS,
+    SETTLING,
+    SETTLING_848,
+    SETTLING_848_BY_DEFAULT,
+    SETTLING_BY_DEFAULT,
+)
 from tests.bench.loading import LOADING
 from tests.bench.many import MANY
 from tests.bench.rebalances import REBALANCES
@@ -58,6 +64,8 @@ WORKS = (
     OFFSETS,
     SETTLING,
     SETTLING_848,
+    SETTLING_BY_DEFAULT,
+    SETTLING_848_BY_DEFAULT,
     REBALANCES,
 )
 # Works that say the same every time need fewer rounds than the rest.
@@ -71,6 +79,8 @@ ROUNDS_MAX = {
     TIMES.name: 1,
     SETTLING.name: 1,
     SETTLING_848.name: 1,
+    SETTLING_BY_DEFAULT.name: 1,
+    SETTLING_848_BY_DEFAULT.name: 1,
     REBALANCES.name: 1,
 }
 FAILURES = (AnsweredError, AssertionError, KafkaException, OSError, RuntimeError)

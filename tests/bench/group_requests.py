@@ -289,6 +289,14 @@ def _settle_consumer(running: Server, scale: float) -> Figures:
     )
 
 
+def _settle_classic_by_default(running: Server, scale: float) -> Figures:
+    return _settle(running, scale, "classic", {})
+
+
+def _settle_consumer_by_default(running: Server, scale: float) -> Figures:
+    return _settle(running, scale, "consumer", {})
+
+
 def _settle(running: Server, scale: float, protocol: str, settings: dict[str, int]) -> Figures:
     partitions = max(int(PARTITIONS * scale) // CONSUMERS, 1) * CONSUMERS
     folder = Path(tempfile.mkdtemp(prefix="ottla-bench-settling-"))
@@ -344,4 +352,16 @@ SETTLING_848 = Work(
     "10 consumers of KIP-848, 900 partitions, assignment interval 0, heartbeats 200 ms, 5 times",
     _settle_consumer,
     {"settled s": at_most(1), "slowest s": Limit(1), "CPU s": Limit(0.5)},
+)
+SETTLING_BY_DEFAULT = Work(
+    "settling-default",
+    "10 consumers, 900 partitions, all by default, 5 times",
+    _settle_classic_by_default,
+    {"settled s": at_most(1), "slowest s": None, "CPU s": Limit(0.5)},
+)
+SETTLING_848_BY_DEFAULT = Work(
+    "settling-848-default",
+    "10 consumers of KIP-848, 900 partitions, all by default, 5 times",
+    _settle_consumer_by_default,
+    {"settled s": at_most(1), "slowest s": None, "CPU s": Limit(0.5)},
 )
