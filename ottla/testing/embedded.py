@@ -29,6 +29,9 @@ T = TypeVar("T")
 Setting = str | int | float | bool
 
 
+HEARTBEAT_MS = 500
+
+
 class Broker:
     """`async with Broker(data_dir=..., port=0) as broker`. If the broker fails while it runs, the
     context manager raises what ended it."""
@@ -47,6 +50,10 @@ class Broker:
             "ottla.telemetry.port": -1,
             # A test has all its members at once; Kafka's own tests set this, too.
             "group.initial.rebalance.delay.ms": 0,
+            "group.consumer.assignment.interval.ms": 0,
+            # By its heartbeats a member of KIP-848 hears of the others: Kafka's 5 s are long here.
+            "group.consumer.min.heartbeat.interval.ms": HEARTBEAT_MS,
+            "group.consumer.heartbeat.interval.ms": HEARTBEAT_MS,
             **(config or {}),
         }
         self._config = load(overrides=settings, environ={}).config

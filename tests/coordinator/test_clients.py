@@ -67,6 +67,29 @@ def test_confluent_kafka_goes_on_where_it_stopped() -> None:
     assert committed[0].offset == RECORDS
 
 
+def test_confluent_kafka_goes_on_by_the_consumer_protocol_and_by_a_pattern() -> None:
+    """The same group by either protocol: first classic, then KIP-848."""
+    with BrokerThread() as broker:
+        _write(broker.bootstrap_servers)
+        first = Consumer(_settings(broker.bootstrap_servers))
+        first.subscribe(["t"])
+        seen = _read(first, RECORDS)
+        first.commit(asynchronous=False)
+        first.close()
+        _write(broker.bootstrap_servers)
+        protocol = {"group.protocol": "consumer"}
+        second = Consumer(_settings(broker.bootstrap_servers, **protocol))
+        second.subscribe(["^t$"])
+        again = _read(second, RECORDS)
+        second.commit(asynchronous=False)
+        committed = second.committed([TopicPartition("t", 0)], SECONDS_MAX)
+        second.close()
+
+    assert len(set(seen)) == RECORDS
+    assert seen == again
+    assert committed[0].offset == 2 * RECORDS
+
+
 # kafka-python reads its schemas by functions that Python 3.11 calls old.
 @pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
 def test_kafka_python_subscribes() -> None:
