@@ -207,6 +207,7 @@ def play(scene: Scene) -> None:
     scene.write(RECORDS)
     scene.server.kill()
     scene.server.start()
+    scene.write(HELD_RECORDS)
     scene.wait("everything is settled after the broker was killed", scene.all_settled)
     for worker in workers:
         worker.end()
