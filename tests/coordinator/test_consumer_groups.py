@@ -395,3 +395,25 @@ def test_a_pattern_joins_a_classic_group_that_has_no_generation_yet() -> None:
 
     assert refused.error_code == ErrorCode.REBALANCE_IN_PROGRESS
     assert (joined.error_code, joined.member_epoch) == (0, 1)
+
+
+def test_a_downgrade_is_not_stopped_by_a_protocol_that_nobody_can_read() -> None:
+    pair = Pair(GroupSettings(consumer=AT_ONCE.consumer, initial_rebalance_delay_ms=0))
+    readable = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
+    protocols = [
+        groups.JoinGroupRequest.JoinGroupRequestProtocol("odd", b""),
+        groups.JoinGroupRequest.JoinGroupRequestProtocol("range", readable),
+    ]
+    request = groups.JoinGroupRequest("g", 10_000, 10_000, "", "i", "consumer", protocols[1:])
+    pair.lone.send("B", request, 9)
+    ((_, first),) = pair.lone.answers()
+    request.member_id, request.protocols = first.member_id, protocols
+    pair.lone.send("B", request, 9)
+    ((_, joined),) = pair.lone.answers()
+    assert joined.protocol_name == "odd"
+
+    pair.lone.shard.groups["g"].protocol = "range"  # type: ignore[attr-defined]
+    assert not pair.ask(joining()).error_code
+    assert not pair.beat("A", -1).error_code
+
+    assert pair.lone.shard.groups["g"].kind.value == "classic"

@@ -156,7 +156,12 @@ def embedded_assignment(topics: Topics, member: ConsumerMember) -> bytes:
         topic = topics.of_id(topic_id)
         if topic is not None:
             named.append(AssignedTopic(topic.name, sorted(epochs)))
-    return write_assignment(named, read_version(member.classic.protocols[0][1]))
+    try:
+        version = read_version(member.classic.protocols[0][1])
+    except ProtocolError:
+        # It was taken in by another of its protocols; every consumer reads the first version.
+        version = 0
+    return write_assignment(named, version)
 
 
 def _take_over(topics: Topics, classic: ClassicGroup, member: Member, group: ConsumerGroup) -> None:
