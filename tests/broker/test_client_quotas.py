@@ -12,12 +12,19 @@ import pytest
 
 from ottla.client.connection import Connection
 from ottla.protocol.messages.fetch import FetchResponse
+from ottla.protocol.messages.groups import FindCoordinatorRequest
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
 from ottla.protocol.messages.quotas import (
     AlterClientQuotasRequest,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
+)
+from ottla.protocol.messages.share_group import (
+    ShareFetchRequest,
+    ShareFetchResponse,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
 )
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.record import Record
@@ -125,6 +132,55 @@ async def test_a_consumer_gets_a_window_at_once_and_waits_for_what_is_more() -> 
         assert _size(everything) > 200_000
         assert 50_000 < _size(first) <= RATE
         assert _size(await greedy.fetch("t", 9)) > 50_000
+
+
+async def test_a_share_consumer_is_charged_as_any_consumer() -> None:
+    async with (
+        Broker() as broker,
+        _connected(broker, GREEDY) as greedy,
+        _connected(broker, OTHER) as other,
+    ):
+        (topic_id,) = await other.create("t")
+        partition = ShareFetchRequest.FetchPartition(0)
+        request = ShareFetchRequest(
+            "g",
+            "AAAAAAAAAAAAAAAAAAAAAA",
+            max_wait_ms=100,
+            min_bytes=1,
+            max_records=500,
+            batch_size=500,
+            topics=[ShareFetchRequest.FetchTopic(topic_id, [partition])],
+        )
+        beat = ShareGroupHeartbeatRequest("g", request.member_id or "", 0, None, ["t"])
+        await _until_assigned(greedy, beat)
+        await greedy.connection.request(request, 2)  # the group begins at the end
+        for _ in range(20):
+            await _wait_ms(other, 10_000)
+        await _limit(other, "consumer_byte_rate", RATE)
+
+        sizes, waits = [], []
+        for request.share_session_epoch in range(1, 3):
+            answer: ShareFetchResponse = await greedy.connection.request(request, 2)
+            (part,) = answer.responses[0].partitions
+            assert (answer.error_code, part.error_code) == (0, 0)
+            sizes.append(len(cast(memoryview, part.records)))
+            waits.append(answer.throttle_time_ms)
+
+        assert all(size <= RATE for size in sizes)
+        assert waits[0] == 0
+        assert waits[1] > 0
+
+
+async def _until_assigned(client: SmallClient, beat: ShareGroupHeartbeatRequest) -> None:
+    await client.connection.request(FindCoordinatorRequest(coordinator_keys=[beat.group_id]), 6)
+    for _ in range(100):
+        answer: ShareGroupHeartbeatResponse = await client.connection.request(beat, 1)
+        if answer.error_code == 0:
+            beat.member_epoch = answer.member_epoch
+            if answer.assignment and answer.assignment.topic_partitions:
+                return
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"no partition was assigned: {answer}")
 
 
 def _size(part: FetchResponse.PartitionData) -> int:

@@ -7,7 +7,11 @@ import random
 import pytest
 
 from ottla.broker.metadata.image import QuotaEntity
+from ottla.broker.network.metering import Meter
 from ottla.broker.network.quotas import IDLE_MS, Account, ClientQuotas, Resource
+from ottla.protocol.api import ApiKey
+from ottla.protocol.messages.share_group import ShareFetchRequest
+from ottla.testing.clock import SimClock
 
 PRODUCED, FETCHED, TIME = Resource.PRODUCED, Resource.FETCHED, Resource.TIME
 SECONDS = 30
@@ -127,6 +131,18 @@ def test_a_fetch_is_cut_to_what_a_new_client_may_have() -> None:
     assert quotas.at_most(FETCHED, "u", "c") == 2_000
     assert quotas.at_most(FETCHED, "other", "c") is None
     assert quotas.charge(FETCHED, "u", "c", 2_000, 5) == 0
+
+
+@pytest.mark.parametrize(("asked", "left"), [(0, 0), (5, 5), (9_000, 2_000)])
+def test_a_quota_only_lowers_what_a_fetch_asks_for(asked: int, left: int) -> None:
+    """Who renews a lock has to ask for 0 bytes."""
+    quotas = ClientQuotas(WINDOW_MS)
+    quotas.update({_entity(client="c"): {FETCHED.value: 2_000.0}})
+    request = ShareFetchRequest(max_bytes=asked, is_renew_ack=True)
+
+    Meter(quotas, SimClock()).arrived(ApiKey.SHARE_FETCH, request, "c", 100)
+
+    assert request.max_bytes == left
 
 
 def test_a_change_counts_at_once_and_forgives_nothing() -> None:

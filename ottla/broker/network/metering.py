@@ -62,8 +62,8 @@ class Meter:
             cost.wait_ms = self._charge(Resource.PRODUCED, cost, size)
         elif isinstance(request, FetchRequest | ShareFetchRequest):
             most = self._quotas.at_most(Resource.FETCHED, self._user, cost.client_id)
-            if most is not None:
-                request.max_bytes = max(min(request.max_bytes, most), FETCH_BYTES_MIN)
+            if most is not None and request.max_bytes > most:  # 0 stays: a renewal must ask for 0
+                request.max_bytes = max(most, FETCH_BYTES_MIN)
         return cost.wait_ms
 
     def waits(self, pending: Pending, seconds: float) -> None:
