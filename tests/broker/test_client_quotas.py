@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,8 +24,10 @@ from ottla.protocol.messages.quotas import (
 from ottla.protocol.messages.share_group import (
     ShareFetchRequest,
     ShareFetchResponse,
-    ShareGroupHeartbeatRequest,
-    ShareGroupHeartbeatResponse,
+)
+from ottla.protocol.messages.share_state import (
+    InitializeShareGroupStateRequest,
+    InitializeShareGroupStateResponse,
 )
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.record import Record
@@ -151,15 +154,13 @@ async def test_a_share_consumer_is_charged_as_any_consumer() -> None:
             batch_size=500,
             topics=[ShareFetchRequest.FetchTopic(topic_id, [partition])],
         )
-        beat = ShareGroupHeartbeatRequest("g", request.member_id or "", 0, None, ["t"])
-        await _until_assigned(greedy, beat)
-        await greedy.connection.request(request, 2)  # the group begins at the end
+        await _begin_group(greedy, topic_id)
         for _ in range(20):
             await _wait_ms(other, 10_000)
         await _limit(other, "consumer_byte_rate", RATE)
 
         sizes, waits = [], []
-        for request.share_session_epoch in range(1, 3):
+        for request.share_session_epoch in (0, 1):
             answer: ShareFetchResponse = await greedy.connection.request(request, 2)
             (part,) = answer.responses[0].partitions
             assert (answer.error_code, part.error_code) == (0, 0)
@@ -171,16 +172,17 @@ async def test_a_share_consumer_is_charged_as_any_consumer() -> None:
         assert waits[1] > 0
 
 
-async def _until_assigned(client: SmallClient, beat: ShareGroupHeartbeatRequest) -> None:
-    await client.connection.request(FindCoordinatorRequest(coordinator_keys=[beat.group_id]), 6)
-    for _ in range(100):
-        answer: ShareGroupHeartbeatResponse = await client.connection.request(beat, 1)
-        if answer.error_code == 0:
-            beat.member_epoch = answer.member_epoch
-            if answer.assignment and answer.assignment.topic_partitions:
-                return
-        await asyncio.sleep(0.02)
-    raise AssertionError(f"no partition was assigned: {answer}")
+async def _begin_group(client: SmallClient, topic_id: bytes) -> None:
+    """Lets the group "g" share the topic from its begin."""
+    key = f"g:{base64.urlsafe_b64encode(topic_id).rstrip(b'=').decode()}:0"
+    await client.connection.request(FindCoordinatorRequest("", 2, [key]), 6)
+    part = InitializeShareGroupStateRequest.PartitionData(0, 0, 0)
+    topic = InitializeShareGroupStateRequest.InitializeStateData(topic_id, [part])
+    request, error = InitializeShareGroupStateRequest("g", [topic]), -1
+    async with asyncio.timeout(10):
+        while error != 0:  # the coordinator's topic is being made
+            answer: InitializeShareGroupStateResponse = await client.connection.request(request, 0)
+            error = answer.results[0].partitions[0].error_code
 
 
 def _size(part: FetchResponse.PartitionData) -> int:
