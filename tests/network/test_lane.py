@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
+from ottla.broker.handlers.answers import CloseConnection
 from ottla.broker.network.connection import DEFERRED_BYTES
 from ottla.broker.network.lane import REQUESTS_PER_TURN, Lane
 from ottla.protocol.api import ApiKey
@@ -106,3 +108,59 @@ async def test_answers_keep_the_order_of_requests_that_wait_and_that_do_not() ->
         for raw in clients:
             raw.close()
         assert served.fatal == []
+
+
+async def test_who_hangs_up_while_requests_wait_is_served_and_leaves_nothing_behind() -> None:
+    """A member that says it leaves does not wait for the answer."""
+    served_count = 0
+    all_served = asyncio.Event()
+    open_sessions: set[str] = set()
+
+    def answer(session: Any, request: Any, version: int) -> ApiVersionsResponse:
+        nonlocal served_count
+        served_count += 1
+        open_sessions.add(session.peer)
+        session.on_closed = lambda session: open_sessions.discard(session.peer)
+        if served_count == 2 * CROWD:
+            all_served.set()
+        return ApiVersionsResponse()
+
+    async with serving({ApiKey.API_VERSIONS: answer}) as served:
+        for raw in [await served.connect() for _ in range(CROWD)]:
+            raw.send(ApiVersionsRequest(), 0, 1)
+            raw.send(ApiVersionsRequest(), 0, 2)
+            raw.writer.write(b"\0\0\1\0half a frame")
+            raw.close()
+        await asyncio.wait_for(all_served.wait(), 10)
+        async with asyncio.timeout(10):
+            while served.server.connections:
+                await asyncio.sleep(0)
+
+        assert not open_sessions
+        assert served.server.held_bytes == 0
+        assert served.fatal == []
+
+
+async def test_nothing_is_served_that_waits_behind_what_is_refused() -> None:
+    served_of: Counter[str] = Counter()
+
+    def refuse(session: Any, request: Any, version: int) -> ApiVersionsResponse:
+        served_of[session.peer] += 1
+        raise CloseConnection("refused")
+
+    async with serving({ApiKey.API_VERSIONS: refuse}) as served:
+        crowd = [await served.connect() for _ in range(CROWD)]
+        for raw in crowd:
+            for number in range(3):
+                raw.send(ApiVersionsRequest(), 0, number)
+        for raw in crowd:
+            assert await raw.closed()
+            raw.close()
+        await _lane_is_empty()
+
+        assert list(served_of.values()) == [1] * CROWD
+
+
+async def _lane_is_empty() -> None:
+    for _ in range(3 * CROWD):
+        await asyncio.sleep(0)

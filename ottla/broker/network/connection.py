@@ -62,6 +62,7 @@ class Connection(asyncio.BufferedProtocol):
         "_frame_started_s",
         "_frames",
         "_held_bytes",
+        "_is_lost",
         "_lane",
         "_line",
         "_line_bytes",
@@ -89,6 +90,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._session: Session | None = None
         self._paused = False
+        self._is_lost = False
         self._deferred: deque[memoryview] = deque()  # copies of frames that wait in the lane
         self._meter: Meter | None = None
         self._muted: asyncio.TimerHandle | None = None
@@ -145,19 +147,10 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._endpoint.forget(self, self._held_bytes)
         self._held_bytes = 0
-        if self._session is not None and self._session.on_closed is not None:
-            self._session.on_closed(self._session)
-        if self._muted is not None:
-            self._muted.cancel()
-            self._muted = None
+        self._is_lost = True
         if self._outbox is not None:
             self._outbox.close()
-        line, self._line = self._line, deque()
-        for pending in line:
-            pending.line = None
-            if pending.response is None:
-                pending.abandoned = True
-                pending.on_abandoned()
+        self._abandon()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._frames.get_buffer(sizehint)
@@ -183,9 +176,12 @@ class Connection(asyncio.BufferedProtocol):
         self._meter = meter
 
     def go_on(self) -> None:
-        """It is our turn in the lane."""
+        """It is our turn in the lane. Who has sent a request and hung up wants it done, as one that
+        leaves its group."""
         if self._deferred:
             self._serve(self._deferred.popleft())
+            if self._is_lost:
+                self._abandon()
 
     @property
     def idle(self) -> bool:
@@ -225,6 +221,20 @@ class Connection(asyncio.BufferedProtocol):
 
     # inside
 
+    def _abandon(self) -> None:
+        """Nobody waits here any more: ends what lives as long as the connection."""
+        if self._session is not None and self._session.on_closed is not None:
+            self._session.on_closed(self._session)
+        if self._muted is not None:
+            self._muted.cancel()
+            self._muted = None
+        line, self._line = self._line, deque()
+        for pending in line:
+            pending.line = None
+            if pending.response is None:
+                pending.abandoned = True
+                pending.on_abandoned()
+
     @property
     def _unsent(self) -> int:
         return self._outbox.unsent_bytes if self._outbox is not None else 0
@@ -248,21 +258,25 @@ class Connection(asyncio.BufferedProtocol):
                 ):
                     self.pause()
         except ProtocolError as error:
-            self._endpoint.refused(self, str(error))
-            self.close("protocol_error")
+            self._refuse(str(error), "protocol_error")
             return
         except CloseConnection as error:
-            self._endpoint.refused(self, str(error))
-            self.close("refused")
+            self._refuse(str(error), "refused")
             return
         except AssertionError as error:
             self.close("broken_invariant")
             self._endpoint.fatal(error)
             return
-        if frames.buffered or self._held_bytes or self._frame_started_s:
+        if (frames.buffered or self._held_bytes or self._frame_started_s) and not self._is_lost:
             self._account()
         assert self._outbox is not None
         self._outbox.schedule()
+
+    def _refuse(self, said: str, reason: str) -> None:
+        """What cannot be served ends the connection, and whatever came behind it is not served."""
+        self._deferred.clear()
+        self._endpoint.refused(self, said)
+        self.close(reason)
 
     def _account(self) -> None:
         """Tells the endpoint what the receive buffer holds, and since when a frame is open."""
