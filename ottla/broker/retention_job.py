@@ -1,7 +1,7 @@
 """The retention jobs: old segments are deleted a few at a time, files are removed in a worker.
 
-A broker may have ten thousand old segments at once, after a retention.ms was lowered. To rename
-their files costs the loop little by little, to unlink them costs it nothing.
+A broker may have ten thousand old segments at once, after a retention.ms was lowered. Their files
+are renamed and unlinked by workers: either may wait for a commit of the file system's journal.
 """
 
 from __future__ import annotations
@@ -31,8 +31,13 @@ async def apply_retention(rooms: Rooms) -> None:
 
 
 async def _delete_segments(rooms: Rooms, log: Log) -> None:
-    while rooms.logs.deletions.delete_some_segments(log):
-        await asyncio.sleep(0)
+    deletions = rooms.logs.deletions
+    may_be_more = True
+    while may_be_more and (segments := deletions.retire(log)):
+        try:
+            await in_worker(partial(deletions.set_aside, log, segments))
+        finally:
+            may_be_more = deletions.retired(log, segments)
     rooms.replicas.reconsider(log.topic, log.partition)
 
 

@@ -58,7 +58,14 @@ class Deletions:
         return f"<Deletions {[one.path for one in self._waiting]}>"
 
     def delete_some_segments(self, log: Log) -> bool:
-        """Deletes a few segments of a log; True if there may be more to delete at once.
+        """Deletes a few segments of a log; True if there may be more. Blocks; the job does it as
+        `retire`, `set_aside` in a worker, and `retired`."""
+        segments = self.retire(log)
+        self.set_aside(log, segments)
+        return self.retired(log, segments)
+
+    def retire(self, log: Log) -> list[Segment]:
+        """Takes a few segments out of a log that are doomed.
 
         The recovery points are to be checkpointed before. After a crash segments may be missing in
         any order: a recovery that begins at or above all of them does not notice, one that begins
@@ -66,21 +73,34 @@ class Deletions:
         """
         below = self._written_point(log)
         if below is None:
-            return False
+            return []
         try:
-            doomed = log.delete_old_segments(
+            _, segments = log.retire_old_segments(
                 self._clock.wall_ms(), below=below, at_most=SEGMENTS_AT_ONCE
             )
         except OSError as error:
             self._faults.failed(parent_of(log.directory), Call.WRITE, error)
-            return False
+            return []
         except KafkaError as error:  # of one log: those behind it have old segments, too
             name = partition_name(log.topic, log.partition)
             self._events.error("retention_failed", partition=name, error=str(error))
-            return False
+            return []
         if log.segments.awaits_sync:
             self._held_back[log] = None
-        return len(doomed) == SEGMENTS_AT_ONCE
+        return segments
+
+    def set_aside(self, log: Log, segments: list[Segment]) -> None:
+        """Renames their files. May run in a worker."""
+        try:
+            log.segments.set_aside(segments)
+        except OSError as error:
+            log_dir = parent_of(log.directory)
+            self._post_error(partial(self._faults.failed, log_dir, Call.WRITE, error))
+
+    def retired(self, log: Log, segments: list[Segment]) -> bool:
+        """They were set aside; True if there may be more to delete at once."""
+        log.segments.await_removal(segments, self._clock.wall_ms())
+        return len(segments) == SEGMENTS_AT_ONCE
 
     def take_held_back(self) -> list[Log]:
         """The logs of which segments wait for a flush before they go, each once."""

@@ -68,6 +68,14 @@ class PartitionDir:
         self.sync()
         return True
 
+    def add_suffix(self, name: str, suffix: str) -> None:
+        """Renames a file to its name and a suffix, if it is there; nothing in a moved directory,
+        whose files go with it. Any thread."""
+        with self._naming:
+            path = f"{self.path}/{name}"
+            if not self.moved and self.disk.exists(path):
+                self.disk.rename(path, path + suffix)
+
     def sync(self) -> None:
         """The names in it are durable when this returns, unless it has moved. Any thread."""
         path = self.path

@@ -268,17 +268,27 @@ class Segments:
 
     # going
 
-    def retire(self, count: int, now_ms: int) -> list[Segment]:
-        """Takes the oldest ones out of the log; their files wait to be removed."""
+    def retire(self, count: int) -> list[Segment]:
+        """Takes the oldest ones out of the log; then comes `set_aside`."""
         assert count <= self.count_synced(count), self._bases[count]
         retired = self._segments[:count]
         del self._segments[:count], self._bases[:count]
         self._greatest_times = None
         for segment in retired:
             self._forget(segment)
-            self._add_suffix(segment)
-            self._deleted.append((now_ms + self._config.file_delete_delay_ms, segment))
         return retired
+
+    def set_aside(self, retired: list[Segment]) -> None:
+        """Renames their files. May run in a worker: a rename may wait for the file system."""
+        for segment in retired:
+            for suffix in SEGMENT_SUFFIXES:
+                name = f"{segment.base_offset:020d}{suffix}"
+                self._directory.add_suffix(name, DELETED_SUFFIX)
+
+    def await_removal(self, retired: list[Segment], now_ms: int) -> None:
+        """They were set aside: their files go when file.delete.delay.ms is over."""
+        due_ms = now_ms + self._config.file_delete_delay_ms
+        self._deleted += [(due_ms, segment) for segment in retired]
 
     def count_synced(self, count: int) -> int:
         """How many of so many oldest ones may go: what is known of producers whose batches are
@@ -354,13 +364,6 @@ class Segments:
             self._unsynced.remove(segment)
         if segment.base_offset in self._unsynced_snapshots:
             self._unsynced_snapshots.remove(segment.base_offset)
-
-    def _add_suffix(self, segment: Segment) -> None:
-        disk = self._directory.disk
-        for suffix in SEGMENT_SUFFIXES:
-            path = self._directory.file(segment.base_offset, suffix)
-            if disk.exists(path):
-                disk.rename(path, path + DELETED_SUFFIX)
 
     def _remove_files(self, segment: Segment) -> None:
         disk = self._directory.disk

@@ -37,8 +37,18 @@ class TrimmableLog(ReadableLog):
     def delete_old_segments(
         self, now_ms: int, *, below: int = LONG_MAX, at_most: int | None = None
     ) -> list[Doomed]:
-        """Deletes what the retention rule dooms, oldest first: of what ends at or below an offset,
-        so many segments at most. Their files go later, by `segments.take_deleted`.
+        """As `retire_old_segments` and what comes after it, at once; blocks."""
+        doomed, retired = self.retire_old_segments(now_ms, below=below, at_most=at_most)
+        self.segments.set_aside(retired)
+        self.segments.await_removal(retired, now_ms)
+        return doomed
+
+    def retire_old_segments(
+        self, now_ms: int, *, below: int = LONG_MAX, at_most: int | None = None
+    ) -> tuple[list[Doomed], list[Segment]]:
+        """Takes out of the log what the retention rule dooms, oldest first: of what ends at or
+        below an offset, so many segments at most. For `segments.set_aside`, which may run in a
+        worker, and then `segments.await_removal`.
 
         Where all are doomed a new one begins, and the last of them stays until a flush has synced
         that: `segments.awaits_sync` says so. Raises KafkaError where the times of the segments
@@ -63,14 +73,15 @@ class TrimmableLog(ReadableLog):
         if doomed:
             doomed = doomed[: self.segments.count_synced(len(doomed))]
         if not doomed:
-            return doomed
-        for segment, why in zip(self.segments.retire(len(doomed), now_ms), doomed, strict=True):
+            return doomed, []
+        retired = self.segments.retire(len(doomed))
+        for segment, why in zip(retired, doomed, strict=True):
             self._directory.events.info(
                 "segment_deleted", path=segment.log_path, reason=why.reason.value
             )
         self._start_at(max(self.log_start_offset, self.segments[0].base_offset))
         self._move_high_watermark(self.high_watermark)
-        return doomed
+        return doomed, retired
 
     def truncate_to(self, offset: int) -> None:
         """Cuts off every batch that ends at or above `offset`.
