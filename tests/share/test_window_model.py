@@ -261,6 +261,10 @@ class Model(RuleBasedStateMachine):
         assert position == window.end
         settled = [row for row in self.rows.values() if row.target in (ACKNOWLEDGED, ARCHIVED)]
         assert window.settled_count == len(settled)
+        free = [run.first for run in window.runs if run.can_be_acquired]
+        assert window.next_offset() == (free[0] if free else window.end)
+        room = window.end - window.start < self.limits.record_locks
+        assert window.has_room(self.limits) == (room or bool(free))
 
     def _state(self, offset: int) -> RecordState:
         for run in self.window.runs:

@@ -159,12 +159,15 @@ class Line:
         self._split(last + 1)
         return self.over(first, last)
 
-    def drop_below(self, offset: int) -> None:
-        """Forgets what lies before an offset."""
+    def drop_below(self, offset: int) -> list[Run]:
+        """Forgets what lies before an offset, and returns it."""
         runs = self._runs
         if runs and runs[-1].last >= offset:
             self._split(offset)
-        del runs[: next((n for n, run in enumerate(runs) if run.first >= offset), len(runs))]
+        count = next((n for n, run in enumerate(runs) if run.first >= offset), len(runs))
+        dropped = runs[:count]
+        del runs[:count]
+        return dropped
 
     def join(self) -> None:
         """Joins neighbours that are alike; done whenever the line has doubled."""

@@ -15,7 +15,7 @@ when it is durable, or that it could not be. Until then nothing else may happen 
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import NamedTuple
@@ -116,6 +116,9 @@ class Window:
         self.start = start
         self.end = start
         self._line = Line()
+        # Counted along, for they are asked for with each acknowledgement and each fetch.
+        self._settled_count = 0
+        self._available_count = 0
         self._next_deadline_ms: int | None = None
         for batch in batches:
             first = max(batch.first, self.end)
@@ -140,10 +143,12 @@ class Window:
     @property
     def settled_count(self) -> int:
         """Records in hand that are, or are about to be, in a final state."""
-        return sum(run.count for run in self._line if run.target.is_final)
+        return self._settled_count
 
     def next_offset(self) -> int:
         """Where to read the log for what can be acquired next."""
+        if not self._available_count:
+            return self.end
         for run in self._line:
             if run.can_be_acquired:
                 return run.first
@@ -151,7 +156,7 @@ class Window:
 
     def has_room(self, limits: Limits) -> bool:
         """Whether anything can be acquired, should it be in the log."""
-        return self.end - self.start < limits.record_locks or self.next_offset() < self.end
+        return self.end - self.start < limits.record_locks or self._available_count > 0
 
     # what members do
 
@@ -172,6 +177,7 @@ class Window:
         if found[0].first > read_from:
             self._pass_over(read_from, found[0].first)
         last = found[-1].last
+        came_to_nothing = [one for one in found if one.aborted]
         taken: list[Run] = []
         left = wish.records
         position = max(found[0].first, self.start)
@@ -186,7 +192,7 @@ class Window:
             if not run.can_be_acquired:
                 position = run.last + 1
                 continue
-            aborted = _aborted_from(found, position)
+            aborted = _aborted_from(came_to_nothing, position)
             if aborted is not None and aborted.first <= position:
                 upto = min(run.last, aborted.last)
                 self._give_up(position, upto)
@@ -243,7 +249,7 @@ class Window:
                     run.lock_until_ms = now_ms + limits.lock_ms
                     self._wake_at(run.lock_until_ms)
                 else:
-                    transition.add(run, _target(run, _TARGETS[kind], limits))
+                    self._aim(run, _target(run, _TARGETS[kind], limits), transition)
         return transition
 
     def release(self, member_id: str, limits: Limits) -> Transition:
@@ -251,7 +257,7 @@ class Window:
         transition = Transition()
         for run in self._line:
             if run.member_id == member_id and run.transition is None:
-                transition.add(run, _target(run, RecordState.AVAILABLE, limits))
+                self._aim(run, _target(run, RecordState.AVAILABLE, limits), transition)
         return transition
 
     def complete(
@@ -261,12 +267,17 @@ class Window:
         are held as before, unless the lock has ended meanwhile."""
         for run in transition.runs:
             run.transition = None
+            is_here = run.first >= self.start
+            if is_here:
+                self._count(run, -1)
             if is_written:
                 run.become(run.target)
             elif run.lock_until_ms <= now_ms:
                 run.become(_target(run, RecordState.AVAILABLE, limits))
             else:
                 run.target = run.state
+            if is_here:
+                self._count(run, 1)
         self._advance()
 
     def expire(self, limits: Limits, *, now_ms: int) -> list[StateBatch]:
@@ -279,7 +290,7 @@ class Window:
             if run.lock_until_ms > now_ms:
                 deadlines.append(run.lock_until_ms)
             elif run.transition is None:
-                run.become(_target(run, RecordState.AVAILABLE, limits))
+                self._become(run, _target(run, RecordState.AVAILABLE, limits))
                 freed.append(run)
         self._next_deadline_ms = min(deadlines, default=None)
         batches = _as_batches(
@@ -292,7 +303,7 @@ class Window:
         """The log begins at a later offset: what lay before is gone, whoever held it."""
         if offset <= self.start:
             return
-        self._line.drop_below(offset)
+        self._drop_below(offset)
         self.start = offset
         self.end = max(self.end, offset)
         self._advance()
@@ -303,12 +314,13 @@ class Window:
         assert run.first == self.end
         if run.last >= run.first:
             self._line.append(run)
+            self._count(run, 1)
             self.end = run.last + 1
 
     def _take(self, first: int, last: int, member_id: str, lock_until_ms: int) -> list[Run]:
         runs = self._line.cut(first, last)
         for run in runs:
-            run.become(RecordState.ACQUIRED)
+            self._become(run, RecordState.ACQUIRED)
             run.delivery_count += 1
             run.together_max = run.together_max // 2
             run.member_id = member_id
@@ -318,7 +330,7 @@ class Window:
 
     def _give_up(self, first: int, last: int) -> None:
         for run in self._line.cut(first, last):
-            run.become(RecordState.ARCHIVED)
+            self._become(run, RecordState.ARCHIVED)
 
     def _pass_over(self, first: int, upto: int) -> None:
         """Nothing is in the log between these: compaction took it. Nobody can acquire it."""
@@ -346,9 +358,30 @@ class Window:
                 break
             start = run.last + 1
         if start > self.start:
-            self._line.drop_below(start)
+            self._drop_below(start)
             self.start = start
         self._line.join()
+
+    def _become(self, run: Run, state: RecordState) -> None:
+        self._count(run, -1)
+        run.become(state)
+        self._count(run, 1)
+
+    def _aim(self, run: Run, target: RecordState, transition: Transition) -> None:
+        self._count(run, -1)
+        transition.add(run, target)
+        self._count(run, 1)
+
+    def _count(self, run: Run, sign: int) -> None:
+        """A run comes into the line, or leaves it."""
+        if run.target.is_final:
+            self._settled_count += sign * run.count
+        elif run.state is RecordState.AVAILABLE:
+            self._available_count += sign * run.count
+
+    def _drop_below(self, offset: int) -> None:
+        for run in self._line.drop_below(offset):
+            self._count(run, -1)
 
     def _wake_at(self, deadline_ms: int) -> None:
         if self._next_deadline_ms is None or deadline_ms < self._next_deadline_ms:
@@ -375,13 +408,18 @@ def _reach(found: Sequence[Found], offset: int, *, exactly: bool) -> int:
     return max(batch.last, offset)
 
 
-def _aborted_from(found: Sequence[Found], offset: int) -> Found | None:
+def _aborted_from(aborted: Sequence[Found], offset: int) -> Found | None:
     """The aborted batch that the offset lies in, or the next one."""
-    return next((one for one in found if one.aborted and one.last >= offset), None)
+    index = bisect_left(aborted, offset, key=_last_of)
+    return aborted[index] if index < len(aborted) else None
 
 
 def _first_of(batch: Found) -> int:
     return batch.first
+
+
+def _last_of(batch: Found) -> int:
+    return batch.last
 
 
 def _acquired(runs: Sequence[Run], found: Sequence[Found], piece: int) -> list[Acquired]:
@@ -401,8 +439,11 @@ def _acquired(runs: Sequence[Run], found: Sequence[Found], piece: int) -> list[A
     for one in together:
         first = one.first
         if one.last - first + 1 > piece:
-            for batch in found:
-                if first + piece <= batch.first <= one.last:
+            for index in range(bisect_left(found, first + piece, key=_first_of), len(found)):
+                batch = found[index]
+                if batch.first > one.last:
+                    break
+                if batch.first >= first + piece:
                     pieces.append(Acquired(first, batch.first - 1, one.delivery_count))
                     first = batch.first
         pieces.append(Acquired(first, one.last, one.delivery_count))

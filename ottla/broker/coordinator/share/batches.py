@@ -9,7 +9,8 @@ they are merged does not matter. Ranges that touch and say the same become one.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 AVAILABLE = 0
@@ -19,6 +20,8 @@ ACKNOWLEDGED = 2
 ARCHIVED = 4
 
 NO_OFFSET = -1
+FEW = 8
+"""So many times fewer new batches than there are already are worth a place of their own each."""
 
 
 class StateBatch(NamedTuple):
@@ -60,6 +63,28 @@ def merged(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch
         _append(result, StateBatch(position, last, -state, -count))
         position = last + 1
     return tuple(result)
+
+
+def merged_into(
+    known: Sequence[StateBatch], new: Sequence[StateBatch], start_offset: int
+) -> tuple[StateBatch, ...]:
+    """The same as `merged` of both, where `known` is a result of it for an earlier start, or for
+    the same: what lies far from the new ones is not looked at, so records that are acknowledged
+    one by one do not cost by all that were before them."""
+    if len(new) * FEW > len(known):
+        return merged([*known, *new], start_offset)
+    result = list(known)
+    for batch in new:
+        begin = bisect_left(result, (batch.first,))
+        if begin and result[begin - 1].last >= batch.first - 1:
+            begin -= 1
+        end = bisect_left(result, (batch.last + 2,))
+        result[begin:end] = merged([*result[begin:end], batch], NO_OFFSET)
+    begin = bisect_left(result, (start_offset,))
+    if begin and result[begin - 1].last >= start_offset:
+        begin -= 1
+        result[begin] = result[begin]._replace(first=start_offset)
+    return tuple(result[begin:])
 
 
 def _append(result: list[StateBatch], batch: StateBatch) -> None:

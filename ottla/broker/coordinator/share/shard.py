@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.broker.coordinator.outcome import Answer, CoordinatorRecord, Moment, Outcome, Reply
-from ottla.broker.coordinator.share.batches import NO_OFFSET, StateBatch, merged
+from ottla.broker.coordinator.share.batches import NO_OFFSET, StateBatch, merged, merged_into
 from ottla.broker.coordinator.share.state import (
     FIRST_EPOCH,
     NO_COUNT,
@@ -312,7 +312,7 @@ class ShareShard:
             delivery_complete_count=complete_count,
             create_timestamp=now.wall_ms,
             write_timestamp=now.wall_ms,
-            state_batches=in_snapshot(merged([*state.batches, *new], start)),
+            state_batches=in_snapshot(merged_into(state.batches, new, start)),
         )
         self._write(outcome, ShareSnapshotKey(*key), snapshot, now)
 

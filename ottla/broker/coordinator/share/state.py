@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ottla.broker.coordinator.share.batches import NO_OFFSET, StateBatch, merged
+from ottla.broker.coordinator.share.batches import NO_OFFSET, StateBatch, merged_into
 from ottla.protocol.messages.coordinator_records import ShareSnapshotValue, ShareUpdateValue
 from ottla.protocol.wire import uuid_text
 
@@ -90,7 +90,7 @@ class ShareState:
             self.leader_epoch = value.leader_epoch
         self.complete_count = value.delivery_complete_count
         new = [_batch_of(batch) for batch in value.state_batches]
-        self.batches = merged([*self.batches, *new], self.start_offset)
+        self.batches = merged_into(self.batches, new, self.start_offset)
         self.least_leader_epoch = max(self.least_leader_epoch, value.leader_epoch)
         self.updates += 1
 
