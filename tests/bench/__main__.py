@@ -6,7 +6,7 @@
 
 Both run on this machine beside the load generator, so absolute figures move with the machine; the
 ratios of one run count. Each round runs a work on one server and then on the other, the order
-changing with every round; round 0 warms up and does not count. CPU and memory are those of a
+changing with every round; round 0 warms up and does not count (a work of one round has none). CPU and memory are those of a
 broker's whole process tree. Without Java and Maven, Ottla runs alone.
 """
 
@@ -115,7 +115,8 @@ def run_work(
 ) -> None:
     """All rounds of one work, servers in turns."""
     task = progress.add_task(work.name, total=None)
-    for number in range(rounds + 1):
+    # What has one round starts brokers of its own, which no warm-up of others would warm.
+    for number in range(1 if rounds == 1 else 0, rounds + 1):
         for server in servers if number % 2 else reversed(servers):
             label = f"round {number} of {rounds}" if number else "warm-up"
             progress.update(task, description=f"{work.name}: {server.name}, {label}")
