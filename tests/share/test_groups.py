@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
 
+from ottla.broker.coordinator.group import share_offsets
 from ottla.broker.coordinator.group.coordinator import CONSUMER_OFFSETS
 from ottla.broker.coordinator.placement import partition_for
+from ottla.broker.handlers.share_groups import asked, delete_states
 from ottla.protocol.api import SERVED, ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import groups, share_group
@@ -386,6 +389,53 @@ async def test_a_deleted_group_leaves_nothing_behind(house: House) -> None:
     assert all(not shard.states for shard in house.rooms.share_state.shards())
     async with house.restarted() as again:
         assert (await _describe(again)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def test_a_member_that_joins_while_the_group_is_deleted_gets_records(house: House) -> None:
+    a = Beating(house, "a")
+    await a.beat()
+    await a.beat(member_epoch=-1)
+    a.epoch = 0
+    request = groups.DeleteGroupsRequest([GROUP])
+    deleted, joined = await asyncio.gather(ask(house, request, 2), a.beat())
+    assert joined.error_code == 0
+    assert deleted.results[0].error_code == ErrorCode.NON_EMPTY_GROUP
+    reader = Member(house, "a")
+    await reader.fetch()
+    await house.append(TOPIC, 0, [b"v"] * 5)
+
+    assert await reader.acquire() == [(0, 4, 1)]
+
+
+async def test_a_deletion_that_was_not_finished_is_finished_with_the_next(house: House) -> None:
+    a = Beating(house, "a")
+    await a.beat()
+    await a.beat(member_epoch=-1)
+    await asked(house.rooms, GROUP, partial(share_offsets.begin_delete_group, group_id=GROUP))
+    assert any(one.states for one in house.rooms.share_state.shards())
+    async with house.restarted() as again:
+        request = groups.DeleteGroupsRequest([GROUP])
+        (result,) = (await ask(again, request, 2)).results
+
+        assert result.error_code == 0
+        assert all(not one.states for one in again.rooms.share_state.shards())
+
+
+async def test_a_group_works_on_after_a_deletion_that_was_not_finished(house: House) -> None:
+    a = Beating(house, "a")
+    await a.beat()
+    await a.beat(member_epoch=-1)
+    begin = partial(share_offsets.begin_delete_group, group_id=GROUP)
+    begun = await asked(house.rooms, GROUP, begin)
+    await delete_states(house.rooms, GROUP, begun.places)
+    async with house.restarted() as again:
+        b = Beating(again, "b")
+        assert await b.assigned() == [0, 1]
+        reader = Member(again, "b")
+        await reader.fetch()
+        await again.append(TOPIC, 0, [b"v"])
+
+        assert await reader.acquire() == [(0, 0, 1)]
 
 
 async def test_a_deleted_topic_is_forgotten(house: House) -> None:

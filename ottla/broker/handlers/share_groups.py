@@ -234,10 +234,12 @@ async def _delete_groups(rooms: Rooms, request: DeleteGroupsRequest) -> DeleteGr
     results: list[groups.Deleted] = []
     for group_id in dict.fromkeys(request.groups_names):
         try:
-            group = _empty_share_group(rooms, group_id)
-            if group is not None:
-                places = group.state_of.all_partitions
-                for result in (await delete_states(rooms, group_id, places)).values():
+            if _empty_share_group(rooms, group_id) is not None:
+                begin = partial(share_offsets.begin_delete_group, group_id=group_id)
+                begun = await asked(rooms, group_id, begin)
+                if begun.error_code:
+                    raise KafkaError(ErrorCode(begun.error_code), begun.error_message)
+                for result in (await delete_states(rooms, group_id, begun.places)).values():
                     if isinstance(result, KafkaError):
                         raise result
             runner, shard = rooms.groups.runner(group_id)

@@ -95,19 +95,13 @@ def begin_delete_offsets(turn: Turn, group_id: str, topic_ids: frozenset[bytes])
         group = _empty_group(turn, group_id)
     except KafkaError as error:
         return Begun(int(error.code), error.message)
-    known = group.state_of.all_partitions
-    places = {topic_id: known[topic_id] for topic_id in topic_ids if topic_id in known}
+    places = _note_deleting(turn, group, topic_ids)
     if places:
-        gone = frozenset(places)
-        left = group.state_of.without_topics(gone)
-        names = {one: group.state_of.names.get(one, "") for one in gone}
-        state_of = left._replace(deleting=left.deleting | gone, names={**left.names, **names})
-        turn.write(*group.state_record(state_of))
         turn.tell(
             "group_offsets_deleted",
             group_id,
             "DeleteShareGroupOffsets was asked for",
-            topics=sorted(names.values()),
+            topics=sorted(group.state_of.names.get(one, "") for one in places),
         )
     return Begun(places=places)
 
@@ -119,6 +113,39 @@ def finish_delete_offsets(turn: Turn, group_id: str, topic_ids: frozenset[bytes]
         if state_of != group.state_of:
             turn.write(*group.state_record(state_of))
     return Begun()
+
+
+def begin_delete_group(turn: Turn, group_id: str) -> Begun:
+    """Everything that the group has is to be forgotten before the group is. It is noted first: who
+    joins meanwhile, or after a crash, begins anew, and does not wait for a state that is gone."""
+    try:
+        group = _empty_group(turn, group_id)
+    except KafkaError as error:
+        return Begun(int(error.code), error.message)
+    state_of = group.state_of
+    topic_ids = frozenset(state_of.all_partitions) | state_of.deleting
+    return Begun(places=_note_deleting(turn, group, topic_ids))
+
+
+def _note_deleting(turn: Turn, group: ShareGroup, topic_ids: frozenset[bytes]) -> Partitions:
+    """The partitions of these topics that the group has anything of; of a topic whose deletion was
+    begun before and not finished it may be all that there are."""
+    before = group.state_of
+    known = before.all_partitions
+    places: dict[bytes, frozenset[int]] = {}
+    for topic_id in topic_ids & (known.keys() | before.deleting):
+        topic = turn.shard.topics.of_id(topic_id)
+        count = topic.partition_count if topic is not None and topic_id in before.deleting else 0
+        parts = known.get(topic_id, frozenset()) | frozenset(range(count))
+        if parts:
+            places[topic_id] = parts
+    gone = frozenset(places)
+    left = before.without_topics(gone)
+    names = {one: before.names.get(one, "") for one in gone}
+    state_of = left._replace(deleting=left.deleting | gone, names={**left.names, **names})
+    if state_of != before:
+        turn.write(*group.state_record(state_of))
+    return places
 
 
 def _group(turn: Turn, group_id: str) -> ShareGroup:
