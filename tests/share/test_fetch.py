@@ -100,6 +100,25 @@ async def test_what_is_acquired_comes_in_pieces_of_the_batch_size(house: House) 
     assert await Member(house, "a").acquire(records=100, batch_size=4) == [(0, 3, 1), (4, 8, 1)]
 
 
+@pytest.mark.parametrize("size", [0, -5])
+async def test_without_a_batch_size_what_is_acquired_is_in_one_piece(
+    house: House, size: int
+) -> None:
+    await begin(house)
+    await _produce(house, 5, 5)
+
+    assert await Member(house, "a").acquire(batch_size=size) == [(0, 9, 1)]
+
+
+async def test_names_of_groups_that_nobody_configured_are_not_kept(house: House) -> None:
+    rules = house.rooms.shares.rules
+    for number in range(5):
+        request = share_group.ShareFetchRequest(f"made-up-{number}", "a", 0, 0, 1)
+        assert (await ask(house, request, 2)).error_code == 0
+
+    assert not [one for one in rules._known if one.startswith("made-up")]
+
+
 async def test_what_is_released_comes_again_and_what_is_settled_does_not(house: House) -> None:
     await begin(house)
     await _produce(house, 6)

@@ -13,6 +13,7 @@ LATEST = "latest"
 EARLIEST = "earliest"
 BY_DURATION = "by_duration"
 MS_PER_S = 1000
+NO_GROUP = ""
 # Days, hours, minutes and seconds of java.time.Duration; the setting has no other parts.
 _DURATION = re.compile(r"(?i)P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:[.,](\d{0,9}))?S)?)?")
 
@@ -46,6 +47,9 @@ class LiveRules:
             self._of = config
             self._known.clear()
         overrides = self._overrides(group_id)
+        if not overrides:
+            # Anybody may name any group: only those that have settings are kept by name.
+            group_id = NO_GROUP
         known = self._known.get(group_id)
         if known is None or known[0] is not overrides:
             known = self._known[group_id] = overrides, _rules(config, overrides)

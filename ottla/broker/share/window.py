@@ -424,7 +424,7 @@ def _last_of(batch: Found) -> int:
 
 def _acquired(runs: Sequence[Run], found: Sequence[Found], piece: int) -> list[Acquired]:
     """What a member is told: neighbours of one delivery count together, but in pieces that begin
-    with a batch once they would be larger than `piece`, if that is not 0."""
+    with a batch once they would be larger than `piece`, if that is a number of records."""
     together: list[Acquired] = []
     for run in runs:
         if together and together[-1].last + 1 == run.first:
@@ -433,7 +433,7 @@ def _acquired(runs: Sequence[Run], found: Sequence[Found], piece: int) -> list[A
                 together[-1] = before._replace(last=run.last)
                 continue
         together.append(Acquired(run.first, run.last, run.delivery_count))
-    if not piece:
+    if piece <= 0:
         return together
     pieces: list[Acquired] = []
     for one in together:
