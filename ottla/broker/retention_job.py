@@ -46,11 +46,11 @@ async def remove_deleted(rooms: Rooms) -> None:
     logs = rooms.logs
     for log in logs.deletions.take_held_back():
         await _delete_segments(rooms, log)
-    partitions = 0
+    directories = []
     for removal in logs.deletions.due_directories():
         await in_worker(partial(logs.deletions.remove_directory, removal))
-        partitions += 1
-    if partitions:
-        rooms.events.info("partitions_removed", count=partitions)
+        directories.append(removal.path)
+    if directories:
+        rooms.events.info("directories_removed", count=len(directories), first=directories[0])
     for log, segments in logs.deletions.due_segments(logs.logs):
         await in_worker(partial(logs.deletions.remove_segments, log, segments))

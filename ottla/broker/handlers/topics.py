@@ -33,7 +33,17 @@ async def handle_create_topics(
     session: Session, request: CreateTopicsRequest, version: int
 ) -> CreateTopicsResponse:
     """Each topic is created or refused on its own."""
-    response = await create_topics(session.rooms, request)
+    rooms = session.rooms
+    response = await create_topics(rooms, request)
+    if not request.validate_only:
+        for topic in response.topics:
+            if not topic.error_code:
+                rooms.events.info(
+                    "topic_created",
+                    topic=topic.name,
+                    partitions=topic.num_partitions,
+                    client_id=session.client_id,
+                )
     if request.timeout_ms <= 0:
         response.topics = [
             topic if topic.error_code else CreatedTopic(topic.name, ZERO_UUID, TIMED_OUT, None)
@@ -64,6 +74,9 @@ async def handle_delete_topics(
         )
     except KafkaError as error:
         return _deletion_refused(request, version, error)
+    for topic in response.responses:
+        if not topic.error_code:
+            rooms.events.info("topic_deleted", topic=topic.name, client_id=session.client_id)
     if request.timeout_ms <= 0:
         response.responses = [
             topic if topic.error_code else DeletedTopic(topic.name, topic.topic_id, TIMED_OUT)
