@@ -59,8 +59,12 @@ def parse_request_header(
             p += 1
             if count:
                 p = skip_tags(count, view, p)
-    except (struct.error, IndexError, UnicodeDecodeError) as error:
-        raise ProtocolError(f"request header: {error}") from error
+    except (struct.error, IndexError) as error:
+        raise ProtocolError(
+            f"the request header is cut off: the frame ends at byte {len(view)}"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ProtocolError(f"client id: {error}") from error
     if not 0 <= key <= _LAST_KEY:
         raise ProtocolError(f"unknown API key {key}")
     return key, version, correlation_id, client_id, p

@@ -121,7 +121,12 @@ class DecodeSource(Source):
         self.emit("end = len(buf)")
         with self.block("try:"):
             self.emit(f"return {self.struct(self.cls)}, p")
-        with self.block("except (struct_error, IndexError, UnicodeDecodeError) as error:"):
+        with self.block("except (struct_error, IndexError) as error:"):
+            self.emit(
+                f'raise ProtocolError(f"{self.title} is cut off after byte {{p}}:'
+                ' a field needs more than the {end - p} bytes left") from error'
+            )
+        with self.block("except UnicodeDecodeError as error:"):
             self.emit(
                 f'raise ProtocolError(f"{self.title}: {{error}} after byte {{p}}") from error'
             )
