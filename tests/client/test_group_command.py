@@ -22,7 +22,7 @@ def test_it_tells_each_event_with_its_reason(capsys: pytest.CaptureFixture[str])
         address = f"127.0.0.1:{broker.running.telemetry_port}"
         status = main(["group", "why", "a b", "--telemetry", address])
         told = capsys.readouterr().out.splitlines()
-        nobody = main(["group", "why", "nobody", "--telemetry", address])
+        nobody = main(["group", "why", "nobody", "--telemetry", f"http://{address}/metrics"])
 
     assert status == 0
     assert [line.split()[2] for line in told[:3]] == [
@@ -43,6 +43,17 @@ def test_without_a_broker_it_says_so(capsys: pytest.CaptureFixture[str]) -> None
     error = capsys.readouterr().err
     assert "no broker answers on http://127.0.0.1:1: [Errno 111] Connection refused." in error
     assert "--telemetry" in error
+
+
+def test_what_is_no_broker_s_telemetry_is_told_from_silence(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with BrokerThread() as broker:
+        status = main(["group", "why", "g", "--telemetry", broker.bootstrap_servers])
+
+    assert status == 69
+    assert "what answers is no broker's telemetry" in capsys.readouterr().err
+    assert main(["group", "why", "g", "--telemetry", "localhost:port"]) == 69
 
 
 def test_a_wrong_option_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
+from http.client import HTTPException
 from typing import Any
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 from urllib.parse import quote
 from urllib.request import urlopen
 
@@ -29,23 +30,29 @@ def command() -> None:
     """Tell what happened to a group."""
 
 
-@command.command()
+@command.command(short_help="Print each event of GROUP, with its reason.")
 @click.argument("group")
 @click.option(
     "--telemetry",
     metavar="HOST:PORT",
     default=DEFAULT_TELEMETRY,
     show_default=True,
-    help="The broker's ottla.telemetry.host and port.",
+    help="The broker's ottla.telemetry.host and port; a URL with them does, too.",
 )
 def why(group: str, telemetry: str) -> int:
-    """Print each rebalance, eviction, fencing and offset reset of GROUP, with its reason."""
+    """Print each rebalance, eviction, fencing and offset reset of GROUP, with its reason.
+
+    A running broker is asked, which remembers the newest events since its start.
+    """
+    address = _address(telemetry)
     try:
-        events = _events(telemetry, group)
-    except (URLError, OSError) as error:
+        events = _events(address, group)
+    except (OSError, HTTPException, ValueError) as error:
         cause = error.reason if isinstance(error, URLError) else error
+        if isinstance(error, HTTPError | HTTPException | ValueError):
+            cause = "what answers is no broker's telemetry"
         click.echo(
-            f"ottla: no broker answers on http://{telemetry}: {cause}. Name the broker's"
+            f"ottla: no broker answers on {address}: {cause}. Name the broker's"
             " ottla.telemetry.host and port by --telemetry; its start-up lines say them.",
             err=True,
         )
@@ -53,7 +60,9 @@ def why(group: str, telemetry: str) -> int:
     for event in events:
         click.echo(_line(event))
     if not events:
-        click.echo(f"ottla: the broker remembers nothing of a group {group!r}.", err=True)
+        click.echo(
+            f"ottla: the broker remembers nothing of a group {group!r} since its start.", err=True
+        )
         return NOT_FOUND
     return 0
 
@@ -68,9 +77,14 @@ def main(arguments: Sequence[str]) -> int:
     return int(status or 0)
 
 
-def _events(telemetry: str, group: str) -> list[dict[str, Any]]:
-    address = f"http://{telemetry}/events?group={quote(group, safe='')}"
-    with urlopen(address, timeout=ANSWER_SECONDS_MAX) as answer:
+def _address(telemetry: str) -> str:
+    """http://HOST:PORT of what a person may have copied from the start-up lines."""
+    return "http://" + telemetry.removeprefix("http://").partition("/")[0]
+
+
+def _events(address: str, group: str) -> list[dict[str, Any]]:
+    url = f"{address}/events?group={quote(group, safe='')}"
+    with urlopen(url, timeout=ANSWER_SECONDS_MAX) as answer:
         return [json.loads(line) for line in answer.read().splitlines()]
 
 
