@@ -33,6 +33,7 @@ _PARTITION = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 TOPIC_OF = {GROUP_KEY: CONSUMER_OFFSETS, SHARE_KEY: SHARE_GROUP_STATE}
 COMPRESSION_TYPES = ("producer", "gzip", "snappy", "lz4", "zstd")
 """By the numbers of offsets.topic.compression.codec; 0 means what Kafka calls so, too."""
+NO_TRANSACTIONS = "This broker does not serve transactions."
 
 
 class Found(NamedTuple):
@@ -119,7 +120,16 @@ def _find(session: Session, key_type: int, key: str, version: int) -> Found:
     if key_type not in (GROUP_KEY, TRANSACTION_KEY, SHARE_KEY):
         message = f"No coordinator has keys of type {key_type}."
         return Found(ErrorCode.INVALID_REQUEST, message=message)
-    topic = session.rooms.image.topics.by_name.get(TOPIC_OF.get(key_type, ""))
+    if key_type == TRANSACTION_KEY:
+        session.rooms.events.warning(
+            "transaction_refused",
+            reason=NO_TRANSACTIONS,
+            transactional_id=key,
+            client_id=session.client_id,
+        )
+        # COORDINATOR_NOT_AVAILABLE would be asked again until the client's patience ends.
+        return Found(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message=NO_TRANSACTIONS)
+    topic = session.rooms.image.topics.by_name.get(TOPIC_OF[key_type])
     if topic is None:
         return Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return _leader_of(session, topic, key)

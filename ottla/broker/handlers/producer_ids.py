@@ -80,6 +80,6 @@ def _refusal(request: InitProducerIdRequest) -> ErrorCode | None:
     if request.transactional_id == "" or has_id != has_epoch:
         return ErrorCode.INVALID_REQUEST
     if request.transactional_id is not None:
-        # There is no transaction coordinator that could own the id.
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        # There is no transaction coordinator that could own the id, and to ask again is in vain.
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return None
