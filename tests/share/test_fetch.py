@@ -12,7 +12,7 @@ from ottla.broker.handlers.share_acknowledge import handle_share_acknowledge
 from ottla.broker.share.partition import SharePartition
 from ottla.protocol.api import SERVED, ApiKey
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages import share_group
+from ottla.protocol.messages import share_group, share_state
 from ottla.protocol.messages.configs import IncrementalAlterConfigsRequest
 from ottla.protocol.messages.offsets import DeleteRecordsRequest
 from ottla.protocol.messages.topics import DeleteTopicsRequest
@@ -401,6 +401,68 @@ async def test_a_fetch_that_waits_hears_of_a_deleted_topic(house: House) -> None
 
     gone = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert answer.responses[0].partitions[0].error_code == gone
+
+
+async def test_a_fetch_that_is_sent_away_takes_nothing_along(house: House) -> None:
+    """Else it would hold records that the group, when it is taken up again, gives to others."""
+    await begin(house, partitions=2)
+    for partition in (0, 1):
+        await _produce(house, 2, partition=partition)
+    a, b = Member(house, "a"), Member(house, "b")
+    both = {"partitions": (0, 1), "min_bytes": 1_000_000, "wait_ms": 60_000}
+    waiting = asyncio.ensure_future(a.fetch(**both))
+    await asyncio.sleep(0)
+    house.rooms.shares.drop_group(GROUP, "its group has no members")
+
+    answer = await waiting
+    again = await b.fetch(partitions=(0, 1))
+    for partition in (0, 1):
+        assert acquired_of(answer, partition) == []
+        assert acquired_of(again, partition) == [(0, 1, 1)]
+
+
+async def test_a_fetch_that_waits_gets_nothing_once_its_session_has_ended(house: House) -> None:
+    await begin(house)
+    a, b = Member(house, "a"), Member(house, "b")
+    waiting = asyncio.ensure_future(a.fetch(wait_ms=60_000))
+    await asyncio.sleep(0)
+    house.rooms.shares.end_session(GROUP, "a", "the member was silent for too long")
+    await _produce(house, 2)
+
+    assert acquired_of(await waiting) == []
+    assert await b.acquire() == [(0, 1, 1)]
+    assert not _share(house).waiters
+
+
+@pytest.mark.parametrize(("state", "expected"), [(1, (0, 1, 2)), (3, (2, 3, 1))])
+async def test_states_that_are_not_written_here_are_understood(
+    house: House, state: int, expected: tuple[int, int, int]
+) -> None:
+    """1 is acquired, by nobody knows whom; 3 is on the way to archived, in Apache Kafka."""
+    await begin(house)
+    await _produce(house, 2, 2)
+    await _write_state(house, state)
+
+    assert (await Member(house, "a").acquire())[0] == expected
+
+
+async def test_a_state_that_nobody_knows_is_an_error_of_its_partition(house: House) -> None:
+    await begin(house)
+    await _produce(house, 2)
+    await _write_state(house, 7)
+    for _ in range(2):
+        answer = await Member(house, "a").fetch(wait_ms=60_000)
+        part = answer.responses[0].partitions[0]
+        assert part.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+async def _write_state(house: House, state: int) -> None:
+    """Of the first two records, delivered once."""
+    write = share_state.WriteShareGroupStateRequest
+    part = write.PartitionData(0, 0, 0, 0, 0, [write.StateBatch(0, 1, state, 1)])
+    request = write(GROUP, [write.WriteStateData(topic_id(house), [part])])
+    answer = await ask(house, request, 1)
+    assert answer.results[0].partitions[0].error_code == 0
 
 
 async def test_only_so_many_records_are_in_hand(house: House) -> None:

@@ -133,6 +133,7 @@ class ShareFetch(Pending):
         "_places",
         "_request",
         "_session",
+        "_share_session",
         "_shares",
         "_timer",
         "_wants_records",
@@ -151,6 +152,7 @@ class ShareFetch(Pending):
         self._request = request
         self._group_id = group_id
         self._member_id = member_id
+        self._share_session = share_session
         self._loop = asyncio.get_running_loop()
         self._deadline_s = self._loop.time() + request.max_wait_ms / MS_PER_S
         self._is_first = request.share_session_epoch == FIRST_EPOCH
@@ -196,9 +198,11 @@ class ShareFetch(Pending):
             self._finish(parts)
 
     def interrupted(self) -> None:
-        """A partition is gone: the answer says so."""
+        """A partition is gone: the answer says so. Nothing is acquired any more, for others of its
+        partitions may be the next to go."""
         self._leave()
-        self._finish(self._attempt(must_have=0))
+        self._ready()
+        self._finish({})
 
     def on_abandoned(self) -> None:
         self._leave()
@@ -224,12 +228,11 @@ class ShareFetch(Pending):
     def _attempt(self, *, must_have: int) -> dict[Place, PartitionData]:
         """Acquires from each partition that has something, if all of them have `must_have` bytes
         together; errors are noted."""
-        ready: list[tuple[Place, SharePartition]] = []
-        for place, share in self._shares.items():
-            if share.is_fenced or not share.partition.online:
-                self._fail(place, share.failure or self._why_gone(place))
-            elif share.window is not None and share.window.has_room(share.rules.limits):
-                ready.append((place, share))
+        if not self._share_session.is_open:
+            # Nobody would give back what it got now, until the lock ends.
+            self._failed = True
+            return {}
+        ready = self._ready()
         if not ready or (must_have > 0 and not self._failed and not self._has(ready, must_have)):
             return {}
         most_bytes = min(self._request.max_bytes, self._session.rooms.config.fetch_max_bytes)
@@ -255,6 +258,16 @@ class ShareFetch(Pending):
                     one.last_offset - one.first_offset + 1 for one in part.acquired_records
                 )
         return parts
+
+    def _ready(self) -> list[tuple[Place, SharePartition]]:
+        """The partitions that something may be acquired from; those that are gone are noted."""
+        ready: list[tuple[Place, SharePartition]] = []
+        for place, share in self._shares.items():
+            if share.is_fenced or not share.partition.online:
+                self._fail(place, share.failure or self._why_gone(place))
+            elif share.window is not None and share.window.has_room(share.rules.limits):
+                ready.append((place, share))
+        return ready
 
     def _why_gone(self, place: Place) -> KafkaError:
         topic = self._session.rooms.image.topics.by_id.get(place[0])

@@ -153,23 +153,26 @@ class SharePartition:
         if self.is_fenced:
             return
         if isinstance(found, KafkaError):
-            self.failure = found
-            self._owner.drop(self, f"its state cannot be read: {found}")
+            self._fail(found)
             return
         self.state_epoch = found.state_epoch
         start = found.start_offset
         if start == UNKNOWN_START:
             start = self._reset()
-        self.window = Window(
-            start,
-            [
-                StateBatch(
-                    one.first_offset, one.last_offset, one.delivery_state, one.delivery_count
-                )
-                for one in found.state_batches
-            ],
-        )
+        batches = [
+            StateBatch(one.first_offset, one.last_offset, one.delivery_state, one.delivery_count)
+            for one in found.state_batches
+        ]
+        try:
+            self.window = Window(start, batches)
+        except ValueError as error:
+            self._fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
+            return
         self._wake()
+
+    def _fail(self, failure: KafkaError) -> None:
+        self.failure = failure
+        self._owner.drop(self, f"its state cannot be read: {failure}")
 
     def _reset(self) -> int:
         """Where a group begins that has not begun yet."""

@@ -30,9 +30,10 @@ Place = tuple[bytes, int]
 
 
 class ShareSession:
-    """`places` are the partitions in the order in which they were named."""
+    """`places` are the partitions in the order in which they were named. When it has ended,
+    `is_open` is false."""
 
-    __slots__ = ("connection", "epoch", "group_id", "member_id", "places")
+    __slots__ = ("connection", "epoch", "group_id", "is_open", "member_id", "places")
 
     def __init__(
         self, group_id: str, member_id: str, places: Iterable[Place], connection: Hashable
@@ -42,6 +43,7 @@ class ShareSession:
         self.epoch = FIRST_EPOCH + 1
         self.places: dict[Place, None] = dict.fromkeys(places)
         self.connection = connection
+        self.is_open = True
 
     def __repr__(self) -> str:
         who = f"{self.group_id} {self.member_id}"
@@ -125,6 +127,7 @@ class ShareSessions:
         key = group_id, member_id
         session = self._sessions.pop(key, None)
         if session is not None:
+            session.is_open = False
             self._place_count -= len(session.places)
             own = self._of_connection[session.connection]
             del own[key]

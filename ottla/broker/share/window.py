@@ -34,6 +34,16 @@ _TARGETS = {
     RELEASE: RecordState.AVAILABLE,
     REJECT: RecordState.ARCHIVED,
 }
+ARCHIVING = 3
+_READ = {
+    # Never written here. Who has acquired a record is not known any more, and what Apache Kafka
+    # was about to archive is not delivered again.
+    int(RecordState.ACQUIRED): RecordState.AVAILABLE,
+    ARCHIVING: RecordState.ARCHIVED,
+    int(RecordState.AVAILABLE): RecordState.AVAILABLE,
+    int(RecordState.ACKNOWLEDGED): RecordState.ACKNOWLEDGED,
+    int(RecordState.ARCHIVED): RecordState.ARCHIVED,
+}
 THROTTLE_MIN = 2
 
 
@@ -112,7 +122,7 @@ class Window:
 
     def __init__(self, start: int, batches: Iterable[StateBatch] = ()) -> None:
         """As it was written down. Records that nothing was written of are available: who held
-        them is not known."""
+        them is not known. Raises ValueError if a batch is in no state that there is."""
         self.start = start
         self.end = start
         self._line = Line()
@@ -124,7 +134,9 @@ class Window:
             first = max(batch.first, self.end)
             if batch.last >= first:
                 self._extend(Run(self.end, first - 1))
-                state = RecordState(batch.state)
+                state = _READ.get(batch.state)
+                if state is None:
+                    raise ValueError(f"{batch} is in no state that there is")
                 self._extend(Run(first, batch.last, state, batch.delivery_count))
         self._advance()
 
