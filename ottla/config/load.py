@@ -43,6 +43,11 @@ class Loaded:
         notes = []
         if self.without_effect:
             notes.append(f"accepted without effect: {', '.join(self.without_effect)}")
+        if (factor := self.config.default_replication_factor) > 1:
+            notes.append(
+                f"default.replication.factor={factor}: a single node has no place for the replicas,"
+                " and makes only topics that ask for one"
+            )
         for listener in self.config.controller_listeners:
             notes.append(f"not opened: {listener}; a single node needs no controller listener")
         return notes

@@ -103,6 +103,12 @@ def test_kafkas_own_server_properties_starts_as_it_is(tmp_path: Path) -> None:
     ]
 
 
+def test_replicas_that_a_single_node_cannot_make_are_told_at_the_start() -> None:
+    assert given(KAFKA_DEFAULT_REPLICATION_FACTOR="1").notes == []
+    (note,) = given(KAFKA_DEFAULT_REPLICATION_FACTOR="3").notes
+    assert note.startswith("default.replication.factor=3: a single node")
+
+
 def test_the_images_environment() -> None:
     loaded = given(**IMAGES_ENVIRONMENT)
     config = loaded.config
