@@ -120,6 +120,7 @@ async def _serve(loaded: Loaded) -> int:
     await stop.wait()
     _notify("STOPPING=1")
     await broker.stop()
+    events.info("broker_stopped")
     return 0
 
 
@@ -151,11 +152,12 @@ def _say_ready(broker: Broker, loaded: Loaded) -> None:
     """What a person wants to know at the start, in five lines."""
     config = loaded.config
     address = broker.bootstrap_servers
+    data_dirs = ", ".join(map(os.path.abspath, config.data_dirs))
     told = ", ".join(str(one) for one in config.advertised.values()) or "the address they came by"
     lines = [
         f"ottla is ready on {', '.join(str(one) for one in broker.listeners)}; clients are told "
         f"{told}",
-        f"  data        {', '.join(config.data_dirs)}  (cluster {broker.logs.cluster_id})",
+        f"  data        {data_dirs}  (cluster {broker.logs.cluster_id})",
         f"  durability  {_durability(config.log_flush_interval_messages)}",
     ]
     if broker.telemetry_port is not None:
