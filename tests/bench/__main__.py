@@ -6,8 +6,8 @@
 
 Both run on this machine beside the load generator, so absolute figures move with the machine; the
 ratios of one run count. Each round runs a work on one server and then on the other, the order
-changing with every round; round 0 warms up and does not count (a work of one round has none). CPU and memory are those of a
-broker's whole process tree. Without Java and Maven, Ottla runs alone.
+changing with every round; round 0 warms up and does not count (a work of one round has none). CPU
+and memory are those of a broker's whole process tree. Without Java and Maven, Ottla runs alone.
 """
 
 from __future__ import annotations
