@@ -110,6 +110,20 @@ async def test_without_a_batch_size_what_is_acquired_is_in_one_piece(
     assert await Member(house, "a").acquire(batch_size=size) == [(0, 9, 1)]
 
 
+async def test_only_the_first_batch_may_be_larger_than_what_was_asked_for(house: House) -> None:
+    await begin(house, partitions=3)
+    for partition in range(3):
+        await house.append(TOPIC, partition, [b"v" * 1000])
+    a, b = Member(house, "a"), Member(house, "b")
+    all_three = {"partitions": (0, 1, 2)}
+
+    for member, max_bytes, expected in ((a, 100, 1), (b, 2500, 2)):
+        answer = await member.fetch(**all_three, max_bytes=max_bytes)
+        given = [part for part in range(3) if acquired_of(answer, part)]
+        assert len(given) == expected
+    assert sum(len(part.records) for part in answer.responses[0].partitions) <= 2500
+
+
 async def test_names_of_groups_that_nobody_configured_are_not_kept(house: House) -> None:
     rules = house.rooms.shares.rules
     for number in range(5):

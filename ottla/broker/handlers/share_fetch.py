@@ -193,6 +193,8 @@ class ShareFetch(Pending):
 
     def advanced(self) -> None:
         """Records came, or came back."""
+        if not self._parked:
+            return
         parts = self._attempt(must_have=self._request.min_bytes)
         if parts or self._failed:
             self._finish(parts)
@@ -200,6 +202,8 @@ class ShareFetch(Pending):
     def interrupted(self) -> None:
         """A partition is gone: the answer says so. Nothing is acquired any more, for others of its
         partitions may be the next to go."""
+        if not self._parked:
+            return
         self._leave()
         self._ready()
         self._finish({})
@@ -235,14 +239,17 @@ class ShareFetch(Pending):
         ready = self._ready()
         if not ready or (must_have > 0 and not self._failed and not self._has(ready, must_have)):
             return {}
-        most_bytes = min(self._request.max_bytes, self._session.rooms.config.fetch_max_bytes)
+        left_bytes = min(self._request.max_bytes, self._session.rooms.config.fetch_max_bytes)
+        own_bytes = left_bytes // len(ready)
         parts: dict[Place, PartitionData] = {}
         records = self._request.max_records
         for place, share in ready:
             if records <= 0:
                 break
             try:
-                part = self._acquire(place, share, records, most_bytes // len(ready))
+                most_bytes = min(own_bytes, left_bytes)
+                fits_bytes = left_bytes if parts else None
+                part = self._acquire(place, share, records, most_bytes, fits_bytes)
             except KafkaError as error:
                 self._fail(place, error)
                 continue
@@ -254,6 +261,8 @@ class ShareFetch(Pending):
                 continue
             if part is not None:
                 parts[place] = part
+                assert isinstance(part.records, FileSlice), part
+                left_bytes -= part.records.size
                 records -= sum(
                     one.last_offset - one.first_offset + 1 for one in part.acquired_records
                 )
@@ -295,9 +304,16 @@ class ShareFetch(Pending):
         return False
 
     def _acquire(
-        self, place: Place, share: SharePartition, records: int, most_bytes: int
+        self,
+        place: Place,
+        share: SharePartition,
+        records: int,
+        most_bytes: int,
+        fits_bytes: int | None,
     ) -> PartitionData | None:
-        """Reads and acquires until something is, or nothing more is there."""
+        """Reads and acquires until something is, or nothing more is there. A first batch that is
+        larger than `most_bytes` is taken nevertheless, unless it is larger than `fits_bytes`, too
+        (KIP-74)."""
         request = self._request
         # More are never locked at a time, and each may be a batch whose header is to be read.
         records = min(records, share.rules.limits.record_locks)
@@ -307,7 +323,7 @@ class ShareFetch(Pending):
         while window.has_room(share.rules.limits):
             read_from = window.next_offset()
             piece = self._read(share, read_from, most_bytes)
-            if piece is None:
+            if piece is None or (fits_bytes is not None and piece.size > fits_bytes):
                 return None
             log = share.partition.log
             aborted: list[tuple[int, int]] = []
