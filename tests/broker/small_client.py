@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import cast
 
+from ottla.broker.broker import Broker as RunningBroker
 from ottla.client.connection import Connection
 from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -98,7 +99,7 @@ def values_of(part: Fetched) -> list[bytes | None]:
 
 
 @asynccontextmanager
-async def client_of(broker: Broker) -> AsyncIterator[SmallClient]:
+async def client_of(broker: Broker | RunningBroker) -> AsyncIterator[SmallClient]:
     host, _, port = broker.bootstrap_servers.rpartition(":")
     connection = await Connection.open(host, int(port))
     try:
