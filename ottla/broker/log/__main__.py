@@ -118,7 +118,9 @@ def dump(paths: tuple[str, ...], deep: bool, as_json: bool) -> int:
     return FOUND if damaged else 0
 
 
-@command.command(context_settings=SETTINGS)
+@command.command(
+    context_settings=SETTINGS, short_help="Check CRCs, offsets, indexes, epochs, snapshots."
+)
 @PATHS
 @click.option("--deep", is_flag=True, help="Decompress and read every record, too.")
 @AS_JSON
