@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 
 import pytest
@@ -396,6 +397,24 @@ async def test_a_fetch_waits_for_locks_that_end(house: House) -> None:
     _expire(house)
 
     assert await waiting == [(0, 1, 2)]
+
+
+async def test_a_fetch_that_waits_does_not_keep_what_it_acknowledged(house: House) -> None:
+    await begin(house)
+    a = Member(house, "a")
+    await a.fetch()
+    request = a.fetch_request(acks=[(n, n, [ACCEPT]) for n in range(100)], wait_ms=60_000)
+    waiting = asyncio.ensure_future(ask(house, request, 2))
+    await asyncio.sleep(0)
+    assert _share(house).waiters
+    del request
+    batch = share_group.ShareFetchRequest.AcknowledgementBatch
+    gc.collect()
+    kept = [one for one in gc.get_objects() if isinstance(one, batch)]
+    await _produce(house, 1)
+    await waiting
+
+    assert len(kept) <= 100  # of the request as it was asked, and none of what was decoded
 
 
 async def test_a_fetch_that_waits_in_vain_is_answered(house: House) -> None:

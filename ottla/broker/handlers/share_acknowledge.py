@@ -111,7 +111,8 @@ def acknowledge(
     complete = False
 
     def done(place: Place, error: KafkaError | None) -> None:
-        results[place] = error
+        # Not the frames that it came through: they would keep the request while the answer waits.
+        results[place] = None if error is None else error.with_traceback(None)
         if complete and len(results) == len(started):
             then(results)
 

@@ -64,6 +64,8 @@ def handle_share_fetch(
         return refused
     fetch = ShareFetch(session, request, group_id, member_id, share_session)
     said = Said(group_id, member_id, version >= RENEW_SINCE_VERSION, request.is_renew_ack)
+    # It may wait for long, and what it says of records may be large.
+    request.topics, request.forgotten_topics_data = [], []
     acknowledge(session.rooms, said, [one for one in asked if one[1]], fetch.acknowledged)
     return fetch
 
