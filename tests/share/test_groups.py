@@ -154,6 +154,20 @@ async def test_a_member_that_leaves_is_gone_and_its_records_come_back(house: Hou
     assert unknown.error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
+async def test_a_group_that_is_empty_lets_go_of_its_partitions_with_one_event(house: House) -> None:
+    a = Beating(house, "a")
+    await a.beat()
+    await Member(house, "a").fetch(partitions=(0, 1))
+    await a.beat(member_epoch=-1)
+
+    told = house.rooms.groups.history.told_of(GROUP)
+    assert [
+        (one["event"], one["reason"], one["partitions"])
+        for one in told
+        if one["event"].startswith("share_partition")
+    ] == [("share_partitions_dropped", "its group has no members", 2)]
+
+
 async def test_a_silent_member_is_thrown_out(house: House) -> None:
     await Beating(house, "a").beat()
     runner, shard = house.rooms.groups.runner(GROUP)

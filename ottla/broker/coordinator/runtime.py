@@ -190,7 +190,9 @@ class Runner(Generic[S]):
         coordinator = self._coordinator
         self.shard = shard
         if loader.records:
-            coordinator.events.info(
+            # At a start all are loaded; what is unknown in one is worth a line.
+            tell = coordinator.events.info if loader.unknown_types else coordinator.events.debug
+            tell(
                 "coordinator_loaded",
                 topic=self.partition.topic,
                 partition=self.partition.index,

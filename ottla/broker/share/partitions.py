@@ -95,13 +95,7 @@ class SharePartitions:
     def drop(self, share: SharePartition, reason: str) -> None:
         """Delivers no more from it; the next fetch reads its state anew."""
         key = share.key
-        own = self._groups.get(key.group_id, {})
-        if own.get((key.topic_id, key.partition)) is share:
-            del own[key.topic_id, key.partition]
-            if not own:
-                del self._groups[key.group_id]
-                self.rules.forget(key.group_id)
-        if not share.is_fenced:
+        if self._take_out(share):
             self.tell(
                 "share_partition_dropped",
                 key.group_id,
@@ -109,11 +103,27 @@ class SharePartitions:
                 topic=share.partition.topic,
                 partition=key.partition,
             )
-            share.fence()
 
     def drop_group(self, group_id: str, reason: str) -> None:
-        for share in list(self._groups.get(group_id, {}).values()):
-            self.drop(share, reason)
+        """All of a group's at once, and one event of it: a topic may have thousands."""
+        shares = list(self._groups.get(group_id, {}).values())
+        dropped = sum([self._take_out(share) for share in shares])
+        if dropped:
+            self.tell("share_partitions_dropped", group_id, reason, partitions=dropped)
+
+    def _take_out(self, share: SharePartition) -> bool:
+        """Whether it delivered until now."""
+        key = share.key
+        own = self._groups.get(key.group_id, {})
+        if own.get((key.topic_id, key.partition)) is share:
+            del own[key.topic_id, key.partition]
+            if not own:
+                del self._groups[key.group_id]
+                self.rules.forget(key.group_id)
+        if share.is_fenced:
+            return False
+        share.fence()
+        return True
 
     def open_session(
         self, group_id: str, member_id: str, places: Iterable[Place], connection: Hashable
