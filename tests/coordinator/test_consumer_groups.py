@@ -417,3 +417,74 @@ def test_a_downgrade_is_not_stopped_by_a_protocol_that_nobody_can_read() -> None
     assert not pair.beat("A", -1).error_code
 
     assert pair.lone.shard.groups["g"].kind.value == "classic"
+
+
+def test_patterns_are_matched_again_after_a_crash() -> None:
+    """A topic may have come that nobody has matched yet."""
+    pair = Pair()
+    pair.ask(joining(subscribed_topic_names=None, subscribed_topic_regex="u.*"))
+    pair.lone.put_topic("u1", 1)
+    pair.lone.crash()
+    pair.lone.wait(10_001)
+    pair.beat("A", 1)
+
+    assert pair.group.resolved["u.*"].topics == {"u1"}
+
+
+def test_a_wall_clock_that_is_set_back_holds_up_nothing() -> None:
+    pair = Pair(GroupSettings())
+    pair.lone.wait(3_600_000)
+    pair.ask(joining(subscribed_topic_names=None, subscribed_topic_regex="u.*"))
+    pair.lone.put_topic("u1", 1)
+    pair.lone.monotonic_ms = 0
+    pair.beat("A", 1)
+    pair.ask(joining("B"))
+
+    assert pair.group.resolved["u.*"].topics == {"u1"}
+    assert pair.group.target.epoch == pair.group.epoch
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_a_static_member_that_is_away_has_nothing_to_give_up(crashes: bool) -> None:
+    pair = Pair()
+    pair.ask(joining(instance_id="i"))
+    pair.ask(joining("B"))
+    pair.beat("A", 2, instance_id="i")
+    assert pair.group.members["A"].revoking
+    pair.beat("A", -2, instance_id="i")
+    if crashes:
+        pair.lone.crash()
+
+    pair.lone.wait(44_999)
+    assert set(pair.group.members) == {"A", "B"}
+
+
+def test_members_of_the_classic_protocol_are_assigned_to_when_nobody_else_is_left() -> None:
+    pair = Pair(GroupSettings(consumer=AT_ONCE.consumer, can_downgrade=False))
+    pair.ask(joining())
+    protocol = groups.JoinGroupRequest.JoinGroupRequestProtocol(
+        "range", b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
+    )
+    join = groups.JoinGroupRequest("g", 60_000, 60_000, "B", None, "consumer", [protocol])
+    _ask(pair, join, 9)
+    part = ConsumerGroupHeartbeatRequest.TopicPartitions(pair.lone.topic_id("t"), [0, 1, 2, 3])
+    pair.beat("A", 2)
+    pair.beat("A", 2, topic_partitions=[part])
+    beat = groups.HeartbeatRequest("g", _ask(pair, join, 9).generation_id, "B")
+    assert pair.group.state is ConsumerState.STABLE
+
+    pair.beat("A", -1)
+    assert _ask(pair, beat, 4).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    beat.generation_id = _ask(pair, join, 9).generation_id
+    topic_id = pair.lone.topic_id("t")
+    assert len(pair.group.members["B"].assigned[topic_id]) == 8
+
+    pair.lone.put_topic("t", 9)
+    assert _ask(pair, beat, 4).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def _ask(pair: Pair, request: Any, version: int) -> Any:
+    """A member of the classic protocol is answered at once."""
+    pair.lone.send("B", request, version)
+    ((_, answer),) = pair.lone.answers()
+    return answer

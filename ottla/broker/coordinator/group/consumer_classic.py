@@ -23,6 +23,7 @@ from ottla.broker.coordinator.group.consumer_members import (
     advance,
     replace_static,
     restart_session,
+    retarget,
     step,
     take_out,
 )
@@ -94,6 +95,7 @@ def heartbeat(turn: Turn, group: ConsumerGroup, request: HeartbeatRequest) -> Er
     except KafkaError as error:
         return error.code
     restart_session(turn, group, member)
+    _retarget_if_alone(turn, group)
     if (
         member.epoch < group.target.epoch
         or member.state is MemberState.UNREVOKED_PARTITIONS
@@ -258,6 +260,14 @@ def _known(
     if generation != member.epoch:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
     return member
+
+
+def _retarget_if_alone(turn: Turn, group: ConsumerGroup) -> None:
+    """Members of the consumer protocol see to it that there is a target by their heartbeats. In a
+    group that may not become a classic one there may be none left."""
+    is_due = group.metadata_is_stale or group.target.epoch < group.epoch
+    if is_due and all(one.classic is not None for one in group.members.values()):
+        retarget(turn, group, None)
 
 
 def _await_join(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:

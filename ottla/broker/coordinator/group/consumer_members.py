@@ -26,10 +26,16 @@ def advance(
 ) -> ConsumerMember:
     """What follows when a member has been heard of: maybe a group epoch, for this `reason` or since
     the topics have changed, maybe a target for it, maybe a step of this member towards it."""
-    bump_if_due(turn, group, reason)
-    interval_ms = turn.shard.intervals_of(group).assignment_interval_ms
-    retarget_if_due(turn, group, assignor_of(turn, group), interval_ms=interval_ms)
+    retarget(turn, group, reason)
     return step(turn, group, member, reported, has_changed=has_changed)
+
+
+def retarget(turn: Turn, group: ConsumerGroup, reason: str | None) -> None:
+    """A group epoch if it is time for one, and a target for it if it is time for that."""
+    bump_if_due(turn, group, reason)
+    if group.target.epoch < group.epoch:
+        interval_ms = turn.shard.intervals_of(group).assignment_interval_ms
+        retarget_if_due(turn, group, assignor_of(turn, group), interval_ms=interval_ms)
 
 
 def step(
@@ -104,6 +110,7 @@ def leave_for_a_while(turn: Turn, group: ConsumerGroup, member: ConsumerMember) 
         revoking={},
     )
     turn.write(*group.current_record(away))
+    _await_revocation(turn, group, away)
     turn.tell(
         "group_member_left",
         group.group_id,
@@ -186,7 +193,7 @@ def session_timeout_ms(turn: Turn, group: ConsumerGroup, member: ConsumerMember)
 
 def _await_revocation(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
     timer = Timer(TimerKind.REVOKE, group.group_id, member.member_id)
-    if member.state is MemberState.UNREVOKED_PARTITIONS:
+    if member.state is MemberState.UNREVOKED_PARTITIONS and member.epoch != AWAY_EPOCH:
         turn.start(timer, member.rebalance_timeout_ms)
     else:
         turn.timers.cancel(timer)

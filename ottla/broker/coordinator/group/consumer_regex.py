@@ -64,11 +64,12 @@ def resolve_if_due(turn: Turn, group: ConsumerGroup) -> None:
     now_ms = turn.now.wall_ms
     known = group.resolved.values()
     last_ms = max((one.timestamp_ms for one in known), default=None)
-    if last_ms is not None and now_ms <= last_ms + MIN_INTERVAL_MS:
+    if last_ms is not None and last_ms <= now_ms <= last_ms + MIN_INTERVAL_MS:
         return
     version = max((one.version for one in known), default=-1)
     if (
         last_ms is None
+        or now_ms < last_ms  # the wall clock was set back
         or group.regexes.keys() != group.resolved.keys()
         or version < turn.shard.new_topics_version
         or now_ms > last_ms + turn.settings.regex_refresh_ms

@@ -245,6 +245,8 @@ class GroupShard:
     def loaded(self, now: Moment) -> Outcome:
         """All records are replayed: sessions begin anew, and groups over their size rebalance."""
         turn = Turn(self, now)
+        # Whatever has come since the regular expressions were matched, nobody noticed here.
+        self.new_topics_version = self.topics.version
         for group in self.groups.values():
             match group:
                 case ClassicGroup():

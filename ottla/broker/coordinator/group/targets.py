@@ -81,7 +81,8 @@ def retarget_if_due(
     if group.target.epoch >= group.epoch:
         return False
     made_ms, now_ms = group.target.timestamp_ms, turn.now.wall_ms
-    if made_ms and interval_ms and now_ms < made_ms + interval_ms:
+    # A wall clock that was set back is no reason to wait until it has caught up.
+    if made_ms and made_ms <= now_ms < made_ms + interval_ms:
         return False
     spec = group_spec(turn.shard.topics, group, assignable)
     targets = assignor(spec)
