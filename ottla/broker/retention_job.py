@@ -1,12 +1,14 @@
 """The retention jobs: old segments are deleted a few at a time, files are removed in a worker.
 
 A broker may have ten thousand old segments at once, after a retention.ms was lowered. Their files
-are renamed and unlinked by workers: either may wait for a commit of the file system's journal.
+are renamed and unlinked by workers: either may wait for a commit of the file system's journal. And
+the workers rest: thousands of unlinks on end take the disk, and a core, from those who write.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 
 from ottla.broker.handlers.context import Rooms
@@ -15,6 +17,13 @@ from ottla.broker.scheduler import in_worker
 
 LOGS_AT_ONCE = 32
 """Logs looked at in one turn of the loop; a look costs some 20 us."""
+
+
+REST = 4
+"""A worker that has renamed or removed files rests so many times as long as that has taken: with a
+thousand segments of 1 MB, p99 of a producer beside it was twice the quiet one without a rest."""
+SEGMENTS_AT_ONCE = 4
+"""Segments whose files are removed in one step, a millisecond or two."""
 
 
 async def apply_retention(rooms: Rooms) -> None:
@@ -35,7 +44,7 @@ async def _delete_segments(rooms: Rooms, log: Log) -> None:
     may_be_more = True
     while may_be_more and (segments := deletions.retire(log)):
         try:
-            await in_worker(partial(deletions.set_aside, log, segments))
+            await _step(partial(deletions.set_aside, log, segments))
         finally:
             may_be_more = deletions.retired(log, segments)
     rooms.replicas.reconsider(log.topic, log.partition)
@@ -48,9 +57,18 @@ async def remove_deleted(rooms: Rooms) -> None:
         await _delete_segments(rooms, log)
     directories = []
     for removal in logs.deletions.due_directories():
-        await in_worker(partial(logs.deletions.remove_directory, removal))
+        await _step(partial(logs.deletions.remove_directory, removal))
         directories.append(removal.path)
     if directories:
         rooms.events.info("directories_removed", count=len(directories), first=directories[0])
     for log, segments in logs.deletions.due_segments(logs.logs):
-        await in_worker(partial(logs.deletions.remove_segments, log, segments))
+        for start in range(0, len(segments), SEGMENTS_AT_ONCE):
+            some = segments[start : start + SEGMENTS_AT_ONCE]
+            await _step(partial(logs.deletions.remove_segments, log, some))
+
+
+async def _step(work: Callable[[], None]) -> None:
+    loop = asyncio.get_running_loop()
+    started_s = loop.time()
+    await in_worker(work)
+    await asyncio.sleep(REST * (loop.time() - started_s))

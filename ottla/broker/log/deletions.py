@@ -22,8 +22,8 @@ from ottla.broker.log.segment import Segment
 from ottla.broker.ports import Clock, Disk, Events
 from ottla.protocol.errors import KafkaError
 
-# Segments deleted at a time, some 60 us of renames each.
-SEGMENTS_AT_ONCE = 16
+# Segments deleted at a time, four renames each.
+SEGMENTS_AT_ONCE = 4
 
 PostError = Callable[[Callable[[], object]], object]
 
