@@ -12,7 +12,7 @@ from ottla.broker.handlers.answers import Pending
 from ottla.broker.handlers.share_acknowledge import handle_share_acknowledge
 from ottla.broker.share.partition import SharePartition
 from ottla.protocol.api import SERVED, ApiKey
-from ottla.protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import share_group, share_state
 from ottla.protocol.messages.configs import IncrementalAlterConfigsRequest
 from ottla.protocol.messages.offsets import DeleteRecordsRequest
@@ -549,6 +549,25 @@ async def test_a_record_whose_acknowledgement_was_not_answered_may_come_again(
         found = await Member(again, "b").acquire()
 
         assert found in ([], [(2, 3, 1)])
+
+
+async def test_a_lock_that_ended_while_nothing_could_be_written_is_written_later(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unavailable(key: str) -> None:
+        raise KafkaError(ErrorCode.NOT_COORDINATOR)
+
+    await begin(house)
+    await _produce(house, 2)
+    a, b = Member(house, "a"), Member(house, "b")
+    assert await a.acquire() == [(0, 1, 1)]
+    with monkeypatch.context() as broken:
+        broken.setattr(house.rooms.share_state, "runner", unavailable)
+        _expire(house)
+    assert await b.acquire() == [(0, 1, 2)]
+    assert (await b.acknowledge((0, 0, [RELEASE]))).error_code == 0
+    async with house.restarted() as again:
+        assert await Member(again, "c").acquire() == [(0, 0, 3), (1, 1, 2)]
 
 
 async def test_where_a_group_begins(house: House) -> None:

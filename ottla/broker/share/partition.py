@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.broker.coordinator.share.batches import ARCHIVED, StateBatch
+from ottla.broker.coordinator.share.batches import ARCHIVED, StateBatch, merged
 from ottla.broker.coordinator.share.state import SharePartitionKey
 from ottla.broker.replication.replicas import Partition
 from ottla.broker.share.rules import BY_DURATION, EARLIEST, ShareRules, duration_ms
@@ -38,6 +39,7 @@ class SharePartition:
     """`window` is None until the state is read, and `failure` says why that could not be."""
 
     __slots__ = (
+        "_owed",
         "_owner",
         "_timer",
         "_timer_ms",
@@ -63,6 +65,8 @@ class SharePartition:
         self.failure: KafkaError | None = None
         self.is_fenced = False
         self.waiters: dict[ShareWaiter, None] = {}
+        self._owed: tuple[StateBatch, ...] = ()
+        """What counts already and could not be written: it is written with what comes next."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
 
@@ -141,7 +145,7 @@ class SharePartition:
         self._arm()
         if batches:
             self._tell_given_up(batches, "its lock ended")
-            self._persist(batches, _nobody_waits)
+            self._persist(batches, partial(self._owe_unwritten, batches))
             self._wake()
 
     # inside
@@ -196,7 +200,9 @@ class SharePartition:
             window = self.window
             assert window is not None
             limits = self.rules.limits
-            window.complete(transition, limits, is_written=error is None, now_ms=self._now_ms())
+            now_ms = self._now_ms()
+            freed = window.complete(transition, limits, is_written=error is None, now_ms=now_ms)
+            self._owe(freed)
             if error is not None and error.code in FENCING:
                 self._owner.drop(self, f"its state cannot be written: {error}")
             done(error)
@@ -206,15 +212,29 @@ class SharePartition:
 
     def _persist(self, batches: Sequence[StateBatch], then: Done) -> None:
         assert self.window is not None
+        owed, self._owed = self._owed, ()
+
+        def written(error: KafkaError | None) -> None:
+            self._owe_unwritten(owed, error)
+            then(error)
+
         self._owner.store.write(
             self.key,
-            batches,
+            [*owed, *batches],
             state_epoch=self.state_epoch,
             leader_epoch=self.leader_epoch,
             start_offset=self.window.start,
             settled_count=self.window.settled_count,
-            then=then,
+            then=written,
         )
+
+    def _owe_unwritten(self, batches: Sequence[StateBatch], error: KafkaError | None) -> None:
+        if error is not None:
+            self._owe(batches)
+
+    def _owe(self, batches: Sequence[StateBatch]) -> None:
+        if batches and self.window is not None:
+            self._owed = merged([*self._owed, *batches], self.window.start)
 
     def _wake(self) -> None:
         for waiter in tuple(self.waiters):
@@ -249,4 +269,4 @@ class SharePartition:
 
 
 def _nobody_waits(error: KafkaError | None) -> None:
-    """What could not be written is written with what comes next; the lock or its end counts."""
+    """If it could not be written the lock ends in its time."""

@@ -274,9 +274,11 @@ class Window:
 
     def complete(
         self, transition: Transition, limits: Limits, *, is_written: bool, now_ms: int
-    ) -> None:
+    ) -> list[StateBatch]:
         """The transition is durable and takes place; or it could not be written, and the records
-        are held as before, unless the lock has ended meanwhile."""
+        are held as before, unless the lock has ended meanwhile: what is returned is to be written
+        of that, though it counts already."""
+        freed: list[StateBatch] = []
         for run in transition.runs:
             run.transition = None
             is_here = run.first >= self.start
@@ -286,11 +288,13 @@ class Window:
                 run.become(run.target)
             elif run.lock_until_ms <= now_ms:
                 run.become(_target(run, RecordState.AVAILABLE, limits))
+                freed.append(StateBatch(run.first, run.last, int(run.state), run.delivery_count))
             else:
                 run.target = run.state
             if is_here:
                 self._count(run, 1)
         self._advance()
+        return freed
 
     def expire(self, limits: Limits, *, now_ms: int) -> list[StateBatch]:
         """Ends the locks that are due; what is to be written of it, though it counts already."""
