@@ -88,6 +88,8 @@ class SimFile:
 
     def pread(self, size: int, position: int) -> bytes:
         self._before_read("pread")
+        if size < 0 or position < 0:
+            _fail(errno.EINVAL, self.path)
         return self._node.cached.read(size, position)
 
     def pwrite(self, data: Buffer, position: int) -> None:

@@ -158,7 +158,9 @@ class LogScan:
         for magic in {MAGIC: None, self._magic: None}:
             start = position
             while start + MAGIC_POSITION < self._size:
-                chunk = self._file.pread(READ_BYTES, start + MAGIC_POSITION)
+                first = start + MAGIC_POSITION
+                # Not beyond the size: the file may go on where the scan does not.
+                chunk = self._file.pread(min(READ_BYTES, self._size - first), first)
                 hit = chunk.find(magic)
                 while hit >= 0:
                     if self._may_begin(start + hit, magic):
