@@ -13,7 +13,11 @@ import pytest
 
 from ottla.broker.controller.features import GROUP_VERSION
 from ottla.broker.coordinator.group.consumer import ConsumerGroup, ConsumerState
-from ottla.broker.coordinator.group.patterns import check_pattern, resolve
+from ottla.broker.coordinator.group.patterns import (
+    PATTERN_LENGTH_MAX,
+    check_pattern,
+    resolve,
+)
 from ottla.broker.coordinator.group.settings import GroupSettings, Intervals, ModernSettings
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import groups
@@ -222,6 +226,19 @@ def test_no_pattern_takes_long() -> None:
     resolve(["(a+)+$", "(a|a)*b", "(.*)*x"], ["a" * 249 + "!"] * 100)
 
     assert time.perf_counter() - started < 1
+
+
+def test_a_pattern_that_takes_long_to_compile_is_refused_unread() -> None:
+    pair = Pair()
+    longest = "a" * PATTERN_LENGTH_MAX
+    refused = pair.ask(
+        joining(subscribed_topic_names=None, subscribed_topic_regex="a{1,9}" * 5_000)
+    )
+    taken = pair.ask(joining(subscribed_topic_names=None, subscribed_topic_regex=longest))
+
+    assert refused.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert refused.error_message == ("SubscribedTopicRegex has 30000 characters; it may have 4096.")
+    assert not taken.error_code
 
 
 def test_patterns_are_matched_again_for_new_topics_but_not_too_often() -> None:
