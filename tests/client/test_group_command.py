@@ -6,6 +6,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from ottla.__main__ import main
+from ottla.broker.coordinator.outcome import Told
 from ottla.testing.embedded import BrokerThread
 
 
@@ -34,6 +35,17 @@ def test_it_tells_each_event_with_its_reason(capsys: pytest.CaptureFixture[str])
     assert "group_member_left:" in " ".join(told)
     assert nobody == 1
     assert "remembers nothing" in capsys.readouterr().err
+
+
+def test_a_member_s_words_do_not_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with BrokerThread(config={"ottla.telemetry.port": 0}) as broker:
+        told = Told("group_empty", "g", "\x1b[2J\n\u00e9", {"client_id": "a\rb"})
+        broker.running.rooms.groups.history.add(told)
+        address = f"127.0.0.1:{broker.running.telemetry_port}"
+        assert main(["group", "why", "g", "--telemetry", address]) == 0
+
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.endswith("group_empty: \\x1b[2J\\n\u00e9  client_id=a\\rb")
 
 
 def test_without_a_broker_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:

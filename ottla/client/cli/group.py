@@ -92,4 +92,6 @@ def _line(event: dict[str, Any]) -> str:
     moment = datetime.fromtimestamp(event["wall_ms"] / MS_PER_S)
     shown = " ".join(f"{name}={value}" for name, value in event.items() if name not in OWN_FIELDS)
     time = moment.isoformat(sep=" ", timespec="milliseconds")
-    return f"{time}  {event['event']}: {event['reason']}  {shown}".rstrip()
+    line = f"{time}  {event['event']}: {event['reason']}  {shown}".rstrip()
+    # Reasons and ids are a client's own text, which must not command the terminal.
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in line)
