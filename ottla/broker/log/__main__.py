@@ -158,10 +158,10 @@ def verify(paths: tuple[str, ...], deep: bool, as_json: bool) -> int:
 def repair(paths: tuple[str, ...], dry_run: bool, as_json: bool) -> int:
     """Mend what `verify` finds, as far as the files themselves allow. No broker may be running.
 
-    Indexes, leader epochs and snapshots are made anew from the log. A bad tail is cut off, a bad
-    range within a log is taken out of it; the bytes are kept beside it as N.POSITION.cut, and
-    records that can be read are never touched. The status is 1 if something is left that no
-    repair can mend.
+    Indexes and leader epochs are made anew from the log; a snapshot that is not sound is removed,
+    and the next start makes it anew. A bad tail is cut off, a bad range within a log is taken out
+    of it; the bytes are kept beside it as N.POSITION.cut, and records that can be read are never
+    touched. The status is 1 if something is left that no repair can mend.
 
     \b
     Examples:
