@@ -8,6 +8,7 @@ import pytest
 
 from ottla.broker.log.checkpoints import MalformedFile
 from ottla.broker.log.log import Log
+from ottla.broker.log.log_dir import LogDir
 from ottla.broker.log.quarantine import (
     DAMAGED_RANGES_FILE,
     DamagedRange,
@@ -219,6 +220,24 @@ def test_what_a_recovery_found_below_its_recovery_point_is_quarantined() -> None
     restore(log, [])
 
     assert log.quarantine.ranges == [DamagedRange(0, position, size)]
+
+
+def test_a_log_that_cannot_be_read_does_not_keep_the_ranges_of_the_next() -> None:
+    log_dir = LogDir(SimDisk(), "/data")
+    benches = [Bench(), Bench()]
+    for number, bench in enumerate(benches):
+        position, size = bench.batch_at(4)
+        bench.log.close(clean=False)
+        bench.disk.corrupt(FIRST, position + 70, b"\xff")
+        bench.log = open_log(bench.disk, SMALL, clean=False, recovery_point=9)
+        log_dir.logs["t", number] = bench.log
+    benches[0].disk.inject("pread", 5, path=FIRST)
+
+    with pytest.raises(OSError, match="Input/output error"):
+        log_dir.restore_damaged_ranges(RecordedEvents())
+
+    assert benches[0].log.quarantine.ranges == []
+    assert benches[1].log.quarantine.ranges == [DamagedRange(0, position, size)]
 
 
 def test_the_file_of_ranges_is_checked_and_absent_where_nothing_is_damaged() -> None:

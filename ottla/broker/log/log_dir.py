@@ -109,11 +109,20 @@ class LogDir:
             write_ranges(self._disk, self.path, ranges)
 
     def restore_damaged_ranges(self, events: Events) -> None:
-        """Takes up what scrubbing had found before, as far as the logs still say so."""
+        """Takes up what scrubbing had found before, as far as the logs still say so.
+
+        Raises OSError, when it has taken up those of the logs that could be read.
+        """
         ranges = read_ranges(self._disk, self.path, events)
+        unread: OSError | None = None
         for key, log in self.logs.items():
             if key in ranges or log.recovery.damaged:
-                restore(log, ranges.get(key, []))
+                try:
+                    restore(log, ranges.get(key, []))
+                except OSError as error:
+                    unread = unread or error
+        if unread is not None:
+            raise unread
 
     def _rows(self, name: str) -> Rows:
         # A copy, for a worker thread may ask while the loop creates a log.
