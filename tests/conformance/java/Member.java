@@ -26,7 +26,8 @@ public class Member implements ConsumerRebalanceListener {
             "enable.auto.commit", false,
             "group.protocol", arguments[4]));
         if (arguments[4].equals("classic")) {
-            settings.put("session.timeout.ms", 6000);
+            // A JVM may take ten seconds to start beside others, and the static member must be back.
+            settings.put("session.timeout.ms", 20000);
             settings.put("heartbeat.interval.ms", 500);
         }
         if (!arguments[3].equals("-")) {

@@ -3,9 +3,10 @@
     MEMBER BOOTSTRAP TOPIC GROUP INSTANCE PROTOCOL
 
 It subscribes, as the static member INSTANCE unless that is "-", from the earliest record on, and
-commits what it has read before it says so. By the PROTOCOL "classic" its session is six seconds; by
-"consumer" (KIP-848), which not every client has, that is the broker's business. On SIGTERM it
-closes its consumer, which leaves the group. Each line is JSON, with the time in milliseconds:
+commits what it has read before it says so. By the PROTOCOL "classic" its session is six seconds
+(Java's 20); by "consumer" (KIP-848), which not every client has, that is the broker's business. On
+SIGTERM it closes its consumer, which leaves the group. Each line is JSON, with the time in
+milliseconds:
 
     {"t": 1, "event": "assigned", "partitions": [0, 1]}    these came to be its own
     {"t": 2, "event": "revoked", "partitions": [1]}        these are not its own any more
