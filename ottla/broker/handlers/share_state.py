@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ottla.broker.coordinator.runtime import Runner
+from ottla.broker.coordinator.outcome import Moment, Outcome, Reply
 from ottla.broker.coordinator.share.shard import ShareShard
 from ottla.broker.coordinator.share.state import SharePartitionKey
 from ottla.broker.handlers.answers import Pending
@@ -31,87 +31,53 @@ from ottla.protocol.messages.share_state import (
 )
 
 R = TypeVar("R")
-Ask = Callable[[Runner[ShareShard], ShareShard, SharePartitionKey, Any, Any], None]
+Command = Callable[[ShareShard, SharePartitionKey, Any, Reply, Moment], Outcome]
+"""What is asked of the shard of one partition; the third is the request's part for it."""
 
 
 def handle_initialize_share_group_state(
     session: Session, request: InitializeShareGroupStateRequest, version: int
 ) -> InitializeShareGroupStateResponse | Pending:
-    def ask(
-        runner: Runner[ShareShard],
-        shard: ShareShard,
-        key: SharePartitionKey,
-        asked: InitializeShareGroupStateRequest.PartitionData,
-        part: Any,
-    ) -> None:
-        runner.perform(shard.initialize(key, asked, part, runner.now()))
-
     response = InitializeShareGroupStateResponse
-    return _serve(session, request, response, response.InitializeStateResult, ask)
+    return _serve(session, request, response, response.InitializeStateResult, ShareShard.initialize)
 
 
 def handle_read_share_group_state(
     session: Session, request: ReadShareGroupStateRequest, version: int
 ) -> ReadShareGroupStateResponse | Pending:
-    def ask(
-        runner: Runner[ShareShard],
-        shard: ShareShard,
-        key: SharePartitionKey,
-        asked: ReadShareGroupStateRequest.PartitionData,
-        part: Any,
-    ) -> None:
-        runner.perform(shard.read(key, asked, part, runner.now()))
-
     response = ReadShareGroupStateResponse
-    return _serve(session, request, response, response.ReadStateResult, ask)
+    return _serve(session, request, response, response.ReadStateResult, ShareShard.read)
 
 
 def handle_write_share_group_state(
     session: Session, request: WriteShareGroupStateRequest, version: int
 ) -> WriteShareGroupStateResponse | Pending:
-    def ask(
-        runner: Runner[ShareShard],
-        shard: ShareShard,
-        key: SharePartitionKey,
-        asked: WriteShareGroupStateRequest.PartitionData,
-        part: Any,
-    ) -> None:
-        runner.perform(shard.write(key, asked, part, runner.now()))
-
     response = WriteShareGroupStateResponse
-    return _serve(session, request, response, response.WriteStateResult, ask)
+    return _serve(session, request, response, response.WriteStateResult, ShareShard.write)
 
 
 def handle_delete_share_group_state(
     session: Session, request: DeleteShareGroupStateRequest, version: int
 ) -> DeleteShareGroupStateResponse | Pending:
-    def ask(
-        runner: Runner[ShareShard],
-        shard: ShareShard,
-        key: SharePartitionKey,
-        asked: DeleteShareGroupStateRequest.PartitionData,
-        part: Any,
-    ) -> None:
-        runner.perform(shard.delete(key, part, runner.now()))
+    def delete(
+        shard: ShareShard, key: SharePartitionKey, asked: Any, reply: Reply, now: Moment
+    ) -> Outcome:
+        return shard.delete(key, reply, now)
 
     response = DeleteShareGroupStateResponse
-    return _serve(session, request, response, response.DeleteStateResult, ask)
+    return _serve(session, request, response, response.DeleteStateResult, delete)
 
 
 def handle_read_share_group_state_summary(
     session: Session, request: ReadShareGroupStateSummaryRequest, version: int
 ) -> ReadShareGroupStateSummaryResponse | Pending:
-    def ask(
-        runner: Runner[ShareShard],
-        shard: ShareShard,
-        key: SharePartitionKey,
-        asked: ReadShareGroupStateSummaryRequest.PartitionData,
-        part: Any,
-    ) -> None:
-        runner.perform(shard.summarize(key, part, runner.now()))
+    def summarize(
+        shard: ShareShard, key: SharePartitionKey, asked: Any, reply: Reply, now: Moment
+    ) -> Outcome:
+        return shard.summarize(key, reply, now)
 
     response = ReadShareGroupStateSummaryResponse
-    return _serve(session, request, response, response.ReadStateSummaryResult, ask)
+    return _serve(session, request, response, response.ReadStateSummaryResult, summarize)
 
 
 def _serve(
@@ -119,7 +85,7 @@ def _serve(
     request: Any,
     response_class: Callable[..., R],
     topic_class: Any,
-    ask: Ask,
+    command: Command,
 ) -> R | Pending:
     """Asks each partition's shard, and gathers the answers by topic in the order asked."""
     asked = [(topic.topic_id, part) for topic in request.topics for part in topic.partitions]
@@ -143,7 +109,7 @@ def _serve(
         except KafkaError as error:
             part.complete(_refused(response_class, key.partition, error))
             continue
-        ask(runner, shard, key, partition, part)
+        runner.perform(command(shard, key, partition, part, runner.now()))
     return gathering
 
 

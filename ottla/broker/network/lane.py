@@ -3,8 +3,8 @@ nobody else.
 
 A rebalance of a thousand members, or a thousand clients that connect at once, brings as many
 requests into one turn of the loop, of 100 us and more each. Served as they come they would stop
-every producer for a tenth of a second. Here a few of them pass in each turn; the connections of
-the others are not read from until it is theirs. Alone, a request passes at once.
+every producer for a tenth of a second. Here a few of them pass in each turn, and the frames of the
+others wait, in the order of their connections. Alone, a request passes at once.
 """
 
 from __future__ import annotations

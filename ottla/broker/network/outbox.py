@@ -31,6 +31,9 @@ SENDFILE_MIN = 32 * 1024
 JOINED_BYTES_MAX = 128 * 1024
 """Unless so much is unsent: who does not read, or asks for a thousand small slices at once, is
 answered from the file, which costs no memory."""
+INSERTED_BYTES_MAX = 4096
+"""Up to this a slice is copied once more, into its headers, which costs less than a list of three
+buffers; a larger one is read into a buffer of its own and copied no more."""
 STEP_BYTES = 256 * 1024
 """Sent at most per sendfile call: two tenths of a millisecond on a slow core."""
 TURN_BYTES = 512 * 1024
@@ -283,7 +286,9 @@ class Outbox:
         self._socket.close()
 
     def _joined(self, data: bytearray, position: int, source: FileSlice) -> bool:
-        """Puts the only slice of an answer into its headers, if it is small and at hand."""
+        """Puts the only slice of an answer into its headers, if it is tiny and at hand."""
+        if source.size > INSERTED_BYTES_MAX:
+            return False
         small = self._read_small(source)
         if small is None:
             return False

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.coordinator.group.classic import ClassicGroup
 from ottla.broker.coordinator.group.consumer import (
     NO_REGEX,
     NOTHING_OWNED,
@@ -22,40 +21,27 @@ from ottla.broker.coordinator.group.consumer import (
     OwnedTopic,
     Resolved,
 )
-from ottla.broker.coordinator.group.modern import LEAVE_EPOCH, MemberState, Target
-from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.broker.coordinator.group.modern import LEAVE_EPOCH, MemberState
+from ottla.broker.coordinator.group.modern_replay import Replay
 from ottla.protocol.messages.coordinator_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMemberMetadataValue,
     ConsumerGroupMetadataKey,
-    ConsumerGroupMetadataValue,
     ConsumerGroupPartitionMetadataKey,
     ConsumerGroupPartitionMetadataValue,
     ConsumerGroupRegularExpressionKey,
     ConsumerGroupRegularExpressionValue,
     ConsumerGroupTargetAssignmentMemberKey,
-    ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupTargetAssignmentMetadataKey,
-    ConsumerGroupTargetAssignmentMetadataValue,
 )
 from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
     from ottla.broker.coordinator.group.shard import GroupShard
 
-
-def _apply_group(
-    shard: GroupShard, key: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue | None
-) -> None:
-    if value is None:
-        if isinstance(shard.groups.get(key.group_id), ConsumerGroup):
-            del shard.groups[key.group_id]
-        return
-    group = _made(shard, key.group_id)
-    group.epoch = value.epoch
-    group.metadata_hash = value.metadata_hash
+_groups = Replay(ConsumerGroup, "consumer")
 
 
 def _apply_partition_metadata(
@@ -63,7 +49,7 @@ def _apply_partition_metadata(
     key: ConsumerGroupPartitionMetadataKey,
     value: ConsumerGroupPartitionMetadataValue | None,
 ) -> None:
-    group = _found(shard, key.group_id, value)
+    group = _groups.found(shard, key.group_id, value)
     if group is not None:
         group.has_partition_metadata = value is not None
 
@@ -73,7 +59,7 @@ def _apply_member(
     key: ConsumerGroupMemberMetadataKey,
     value: ConsumerGroupMemberMetadataValue | None,
 ) -> None:
-    group = _found(shard, key.group_id, value)
+    group = _groups.found(shard, key.group_id, value)
     if group is None:
         return
     if value is None:
@@ -101,42 +87,12 @@ def _apply_member(
     )
 
 
-def _apply_target(
-    shard: GroupShard,
-    key: ConsumerGroupTargetAssignmentMetadataKey,
-    value: ConsumerGroupTargetAssignmentMetadataValue | None,
-) -> None:
-    group = _found(shard, key.group_id, value)
-    if group is not None:
-        group.target = (
-            Target(LEAVE_EPOCH)
-            if value is None
-            else Target(value.assignment_epoch, value.assignment_timestamp)
-        )
-
-
-def _apply_target_member(
-    shard: GroupShard,
-    key: ConsumerGroupTargetAssignmentMemberKey,
-    value: ConsumerGroupTargetAssignmentMemberValue | None,
-) -> None:
-    group = _found(shard, key.group_id, value)
-    if group is None:
-        return
-    if value is None:
-        group.target_of.pop(key.member_id, None)
-    else:
-        group.target_of[key.member_id] = {
-            one.topic_id: frozenset(one.partitions) for one in value.topic_partitions
-        }
-
-
 def _apply_current(
     shard: GroupShard,
     key: ConsumerGroupCurrentMemberAssignmentKey,
     value: ConsumerGroupCurrentMemberAssignmentValue | None,
 ) -> None:
-    group = _found(shard, key.group_id, value)
+    group = _groups.found(shard, key.group_id, value)
     if group is None:
         return
     member = group.members.get(key.member_id)
@@ -168,7 +124,7 @@ def _apply_resolved(
     key: ConsumerGroupRegularExpressionKey,
     value: ConsumerGroupRegularExpressionValue | None,
 ) -> None:
-    group = _found(shard, key.group_id, value)
+    group = _groups.found(shard, key.group_id, value)
     if group is not None:
         resolved = (
             None
@@ -179,34 +135,14 @@ def _apply_resolved(
 
 
 APPLIERS: dict[type[Message], Callable[[GroupShard, Any, Any], None]] = {
-    ConsumerGroupMetadataKey: _apply_group,
+    ConsumerGroupMetadataKey: _groups.apply_group,
     ConsumerGroupPartitionMetadataKey: _apply_partition_metadata,
     ConsumerGroupMemberMetadataKey: _apply_member,
-    ConsumerGroupTargetAssignmentMetadataKey: _apply_target,
-    ConsumerGroupTargetAssignmentMemberKey: _apply_target_member,
+    ConsumerGroupTargetAssignmentMetadataKey: _groups.apply_target,
+    ConsumerGroupTargetAssignmentMemberKey: _groups.apply_target_member,
     ConsumerGroupCurrentMemberAssignmentKey: _apply_current,
     ConsumerGroupRegularExpressionKey: _apply_resolved,
 }
-
-
-def _found(shard: GroupShard, group_id: str, value: Message | None) -> ConsumerGroup | None:
-    """The group, made if a value is to go into it; None if a tombstone finds none."""
-    if value is not None:
-        return _made(shard, group_id)
-    group = shard.groups.get(group_id)
-    return group if isinstance(group, ConsumerGroup) else None
-
-
-def _made(shard: GroupShard, group_id: str) -> ConsumerGroup:
-    """The group; a classic one that is known by its offsets only turns into it."""
-    group = shard.groups.get(group_id)
-    if isinstance(group, ConsumerGroup):
-        return group
-    if group is not None and not (isinstance(group, ClassicGroup) and group.is_simple):
-        said = f"Group {group_id} is not a consumer group."
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, said)
-    made = shard.groups[group_id] = ConsumerGroup(group_id)
-    return made
 
 
 def _owned(topics: list[OwnedTopic], epoch: int) -> Owned:
