@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
 from ottla.broker.handlers.answers import CloseConnection
 from ottla.broker.network.connection import DEFERRED_BYTES
-from ottla.broker.network.lane import REQUESTS_PER_TURN, Lane
+from ottla.broker.network.lane import TURN_SECONDS, Lane
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -35,27 +37,46 @@ class Turns:
         return bool(soon)
 
 
-def test_a_few_pass_in_each_turn_and_the_others_in_their_order() -> None:
+def test_each_turn_has_its_share_of_time_and_the_others_wait_in_their_order() -> None:
     turns = Turns()
-    lane = Lane(cast(asyncio.AbstractEventLoop, turns))
+    now_s = 1000.0
     went: list[int] = []
-    passed = 0
-    for number in range(3 * REQUESTS_PER_TURN):
+
+    def serve(number: int) -> None:
+        nonlocal now_s
+        went.append(number)
+        now_s += TURN_SECONDS / 2.5
+
+    lane = Lane(cast(asyncio.AbstractEventLoop, turns), lambda: now_s)
+    for number in range(9):
         if lane.take():
-            passed += 1
+            serve(number)
         else:
-            lane.add(SimpleNamespace(go_on=lambda number=number: went.append(number)))
-    assert passed == REQUESTS_PER_TURN
-    assert not went
+            lane.add(SimpleNamespace(go_on=partial(serve, number)))
+    assert went == [0, 1, 2]
 
     turns.turn()
-    assert went == list(range(REQUESTS_PER_TURN, 2 * REQUESTS_PER_TURN))
+    assert went == [0, 1, 2, 3, 4, 5]
     assert not lane.take(), "those who wait have had this turn"
     turns.turn()
-    assert went == list(range(REQUESTS_PER_TURN, 3 * REQUESTS_PER_TURN))
+    assert went == list(range(9))
     while turns.turn():
         pass
     assert lane.take()
+
+
+def test_a_request_that_takes_longer_than_a_turn_may_is_alone_in_it() -> None:
+    turns = Turns()
+    clock = iter(range(100))
+    lane = Lane(cast(asyncio.AbstractEventLoop, turns), lambda: next(clock))
+    went: list[int] = []
+    assert lane.take()
+    for number in range(3):
+        assert not lane.take()
+        lane.add(SimpleNamespace(go_on=partial(went.append, number)))
+    for number in range(3):
+        turns.turn()
+        assert went == list(range(number + 1))
 
 
 async def test_a_producer_waits_for_a_few_of_a_crowd_alone() -> None:
@@ -63,6 +84,9 @@ async def test_a_producer_waits_for_a_few_of_a_crowd_alone() -> None:
 
     def answer(session: Any, request: Any, version: int) -> ApiVersionsResponse:
         served_keys.append(ApiKey.API_VERSIONS)
+        ends_s = time.perf_counter() + TURN_SECONDS / 2  # two of them fill a turn
+        while time.perf_counter() < ends_s:
+            pass
         return ApiVersionsResponse()
 
     def produce(session: Any, request: Any, version: int) -> ProduceResponse:

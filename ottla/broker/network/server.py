@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -177,7 +178,7 @@ class Server:
         self.on_fatal = on_fatal
         self.page_cache = PageCache(workers, rooms.unreadable)
         self.turn_end = TurnEnd(self.loop)
-        self.lane = Lane(self.loop)
+        self.lane = Lane(self.loop, time.perf_counter)
         self.metrics = NetworkMetrics()
         self.quotas = ClientQuotas(limits.quota_window_ms)
         self.held_bytes = 0
