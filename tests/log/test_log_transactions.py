@@ -8,7 +8,18 @@ from ottla.broker.log.log import UPPER_LAST_STABLE, Log
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.control import build_marker
 from tests.log.events import RecordedEvents
-from tests.log.logs import DIRECTORY, NOW, SMALL, append, batch, flush, new_disk, offsets, open_log
+from tests.log.logs import (
+    DIRECTORY,
+    NOW,
+    SMALL,
+    append,
+    batch,
+    flush,
+    headers_of,
+    new_disk,
+    offsets,
+    open_log,
+)
 
 
 def write(log: Log, pid: int, sequence: int, *, epoch: int = 0, count: int = 1) -> int:
@@ -72,6 +83,39 @@ def test_an_aborted_transaction_is_told_to_who_meets_it() -> None:
     assert log.aborted_transactions(0, 1) == [(1, 0)]
     entries = [entry for one in log.segments for entry in one.transactions.entries()]
     assert [tuple(entry) for entry in entries] == [(2, 1, 2, 0), (1, 0, 4, 5)]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_slice_is_told_the_aborted_transactions_that_it_meets(is_known: bool) -> None:
+    """Those behind it are told with what comes there, but for a few that the index cannot tell."""
+    disk = new_disk()
+    log = open_log(disk, SMALL)
+    write(log, 1, 0)
+    for sequence in range(60):
+        write(log, 2, sequence)
+        end(log, 2, committed=sequence % 4 == 0)
+        append(log)
+    end(log, 1, committed=False)
+    flush(log)
+    if not is_known:
+        log.close()
+        log = open_log(disk, SMALL, high_watermark=10**6)
+    for segment in log.segments if not is_known else []:
+        segment.forget_recent()
+    assert len(log.segments) > 5
+    for offset in range(log.log_end_offset):
+        for max_bytes in (1, 250, 600, 2000):
+            found = log.read(
+                offset, max_bytes=max_bytes, upper=UPPER_LAST_STABLE, at_least_one=True
+            )
+            assert found is not None
+            last = headers_of(found.read())[-1].last_offset
+            told = log.aborted_in(offset, found)
+            met = log.aborted_transactions(offset, last + 1)
+
+            assert told[: len(met) - 1] == met[:-1]
+            assert set(met) <= set(told)
+            assert all(first <= last + 4 for _, first in told)
 
 
 def test_a_committed_transaction_leaves_no_entry() -> None:

@@ -274,6 +274,12 @@ class ParkedFetch(Pending):
                 )
                 if slice_ is not None and self._session.rooms.unreadable:
                     slice_ = self._readable(log, want.fetch_offset, slice_, at_least_one)
+            part = _answer(partition, NO_RECORDS if slice_ is None else slice_)
+            if self._upper == UPPER_LAST_STABLE:
+                aborted = [] if slice_ is None else log.aborted_in(want.fetch_offset, slice_)
+                part.aborted_transactions = [
+                    FetchResponse.AbortedTransaction(*transaction) for transaction in aborted
+                ]
         except KafkaError as error:
             return _error(wanted, error.code), True
         except OSError as error:
@@ -281,18 +287,6 @@ class ParkedFetch(Pending):
                 "fetch_read_failed", partition=repr(partition), exc_info=error
             )
             return _error(wanted, ErrorCode.KAFKA_STORAGE_ERROR), True
-        part = _answer(partition, NO_RECORDS if slice_ is None else slice_)
-        if self._upper == UPPER_LAST_STABLE:
-            part.aborted_transactions = (
-                [
-                    FetchResponse.AbortedTransaction(producer_id, first_offset)
-                    for producer_id, first_offset in log.aborted_transactions(
-                        want.fetch_offset, log.last_stable_offset
-                    )
-                ]
-                if slice_ is not None
-                else []
-            )
         return part, True
 
     def _readable(

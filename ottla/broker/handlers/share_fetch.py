@@ -327,11 +327,12 @@ class ShareFetch(Pending):
             piece = self._read(share, read_from, most_bytes)
             if piece is None or (fits_bytes is not None and piece.size > fits_bytes):
                 return None
-            log = share.partition.log
-            aborted: list[tuple[int, int]] = []
-            if share.rules.read_committed:
-                aborted = log.aborted_transactions(read_from, log.last_stable_offset)
-            placed = batches_in(piece, first=read_from, records=records, aborted=aborted)
+            placed = batches_in(piece, first=read_from, records=records)
+            if placed and share.rules.read_committed:
+                end = placed[-1].found.last + 1
+                aborted = share.partition.log.aborted_transactions(read_from, end)
+                if aborted:
+                    placed = batches_in(piece, first=read_from, records=records, aborted=aborted)
             acquired = share.acquire(
                 self._member_id, [one.found for one in placed], wish, read_from=read_from
             )

@@ -5,12 +5,14 @@ They read indexes, batch headers, and the records of at most one batch a segment
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ottla.broker.log.segment import Segment
+from ottla.broker.log.segment import FileSlice, Segment
 from ottla.broker.log.segments import Segments
 from ottla.broker.log.time_index import NO_TIMESTAMP
+from ottla.broker.log.transaction_index import AbortedTransaction
 from ottla.protocol.records.batch import MAGIC, BatchHeader
 
 if TYPE_CHECKING:
@@ -63,12 +65,41 @@ def aborted_transactions(segments: Segments, offset: int, upper: int) -> list[tu
     """(producer id, first offset) of the aborted transactions with records in [offset, upper)."""
     found: list[tuple[int, int]] = []
     for segment in segments[segments.floor_index(offset) :]:
-        for entry in segment.transactions.entries():
-            if entry.last_offset >= offset and entry.first_offset < upper:
+        entries = segment.transactions.entries()
+        for index in range(bisect_left(entries, offset, key=_last_offset), len(entries)):
+            entry = entries[index]
+            if entry.first_offset < upper:
                 found.append((entry.producer_id, entry.first_offset))
             if entry.last_stable_offset >= upper:
                 return found
     return found
+
+
+def aborted_in(
+    segments: Segments, offset: int, found: FileSlice, stable: int
+) -> list[tuple[int, int]]:
+    """The same of a slice that a read from `offset` on gave, as closely as the index knows where it
+    ends. Where nothing was aborted, nobody asks for that."""
+    for segment in segments[segments.floor_index(offset) :]:
+        if segment.transactions.entries():
+            return aborted_transactions(segments, offset, _end_of(segments, offset, found, stable))
+    return []
+
+
+def _end_of(segments: Segments, offset: int, found: FileSlice, stable: int) -> int:
+    """An offset that no batch of a slice reaches."""
+    first = segments.floor_index(offset)
+    for index in range(first, len(segments)):
+        if segments[index].file is found.file:
+            end = segments[index].offset_behind(found.position + found.size)
+            if end is None and index + 1 < len(segments):
+                end = segments[index + 1].base_offset
+            return stable if end is None else min(end, stable)
+    return stable
+
+
+def _last_offset(entry: AbortedTransaction) -> int:
+    return entry.last_offset
 
 
 def headers_before(segments: Segments, end_offset: int) -> Iterator[BatchHeader]:

@@ -90,6 +90,18 @@ class OffsetIndex:
                 high = middle
         return 0 if low == 0 else self.entry(low - 1)[1]
 
+    def offset_behind(self, position: int) -> int | None:
+        """An offset that no batch before a position reaches: that of the first entry at or behind
+        it; None if there is none."""
+        low, high = 0, self.entries.count
+        while low < high:
+            middle = (low + high) // 2
+            if self.entry(middle)[1] < position:
+                low = middle + 1
+            else:
+                high = middle
+        return None if low == self.entries.count else self.entry(low)[0]
+
     def entry(self, index: int) -> tuple[int, int]:
         relative, position = ENTRY.unpack(self.entries.read(index))
         if relative < 0 or position <= 0:

@@ -160,6 +160,10 @@ class ReadableLog:
         """(producer id, first offset) of aborted transactions that a read of that range meets."""
         return lookup.aborted_transactions(self.segments, offset, upper_offset)
 
+    def aborted_in(self, offset: int, found: FileSlice) -> list[tuple[int, int]]:
+        """The same for a slice that a read from `offset` on gave, below the last stable offset."""
+        return lookup.aborted_in(self.segments, offset, found, self.last_stable_offset)
+
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
         """(offset, timestamp, epoch) of the first record with at least that timestamp."""
         return lookup.offset_for_timestamp(self.segments, timestamp, self.log_start_offset)

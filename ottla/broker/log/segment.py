@@ -464,6 +464,20 @@ class Segment:
             self.rebuild_indexes()
             return self.index.position_before(position)
 
+    def offset_behind(self, position: int) -> int | None:
+        """An offset that no batch that begins before a position reaches; None if that may be any
+        behind the segment."""
+        lasts, positions = self._recent_lasts, self._recent_positions
+        at = bisect_left(positions, position)
+        if at:
+            return lasts[at - 1] + 1
+        self._load()
+        try:
+            return self.index.offset_behind(position)
+        except IndexCorrupt:
+            self.rebuild_indexes()
+            return self.index.offset_behind(position)
+
     def position_by_time(self, timestamp: int) -> int:
         """Where a batch begins before which no batch has a timestamp of `timestamp` or more."""
         self._load()

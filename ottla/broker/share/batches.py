@@ -32,7 +32,7 @@ class Placed(NamedTuple):
 
 
 def batches_in(
-    piece: FileSlice, *, first: int, records: int, aborted: Iterable[tuple[int, int]]
+    piece: FileSlice, *, first: int, records: int, aborted: Iterable[tuple[int, int]] = ()
 ) -> list[Placed]:
     """The whole batches of a piece, until they hold so many records from the offset `first` on.
 
