@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ottla.broker.group_measures import watch_groups, watch_shares
 from ottla.broker.handlers.context import Rooms
 from ottla.broker.handlers.table import LATENCY_BUCKETS_S
 from ottla.broker.network.server import Server
@@ -30,6 +31,8 @@ class Measures:
         self._watch_network()
         self._watch_partitions()
         self._watch_disks()
+        watch_groups(self.registry, rooms)
+        watch_shares(self.registry, rooms)
 
     def start(self) -> None:
         self._lag.start()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from typing import Any, NamedTuple
 
 from ottla.broker.coordinator.outcome import Told
@@ -26,17 +26,20 @@ class Happened(NamedTuple):
 
 
 class History:
-    """A bounded ring of events, which go to the broker's log, too; one per broker."""
+    """A bounded ring of events, which go to the broker's log, too; one per broker. `counts` says
+    how many of each there were since the broker started."""
 
-    __slots__ = ("_clock", "_events", "_ring")
+    __slots__ = ("_clock", "_events", "_ring", "counts")
 
     def __init__(self, clock: Clock, events: Events) -> None:
         self._clock = clock
         self._events = events
         self._ring: deque[Happened] = deque(maxlen=KEPT_MAX)
+        self.counts: Counter[str] = Counter()
 
     def add(self, told: Told) -> None:
         event, group_id, reason, fields = told
+        self.counts[event] += 1
         self._ring.append(Happened(self._clock.wall_ms(), event, group_id, reason, fields))
         write = self._events.debug if event in EXPECTED else self._events.info
         write(event, group=group_id, reason=reason, **fields)

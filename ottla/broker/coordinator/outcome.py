@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Any, NamedTuple, Protocol
 
 from ottla.protocol.schema import Message
@@ -52,6 +53,14 @@ class Answer(NamedTuple):
         self.reply.complete(self.response if instead is None else instead)
 
 
+class Counted(Enum):
+    """What happens too often to be told each time; the unit is one partition's offset."""
+
+    OFFSET_COMMIT = auto()
+    OFFSET_EXPIRATION = auto()
+    OFFSET_DELETION = auto()
+
+
 class Told(NamedTuple):
     """Something that somebody will ask about: an event of one group, and its reason."""
 
@@ -78,4 +87,5 @@ class Outcome:
     answers: list[Answer] = field(default_factory=list)
     answers_now: list[Answer] = field(default_factory=list)
     told: list[Told] = field(default_factory=list)
+    counted: dict[Counted, int] = field(default_factory=dict)
     work: list[Work] = field(default_factory=list)

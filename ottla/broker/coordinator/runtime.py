@@ -17,13 +17,22 @@ There are no rules here.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
+from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar
 
 from ottla.broker.coordinator.history import History
 from ottla.broker.coordinator.loading import Loader, LoadFailed
-from ottla.broker.coordinator.outcome import Answer, CoordinatorRecord, Moment, Outcome, Work
+from ottla.broker.coordinator.outcome import (
+    Answer,
+    CoordinatorRecord,
+    Counted,
+    Moment,
+    Outcome,
+    Work,
+)
 from ottla.broker.coordinator.placement import partition_for
 from ottla.broker.coordinator.record_format import RecordFormat
 from ottla.broker.metadata.delta import Delta
@@ -65,6 +74,15 @@ Spawn = Callable[[Coroutine[Any, Any, None], str], None]
 Refuse = Callable[[Any, ErrorCode], Any]
 
 
+class RunnerState(Enum):
+    """Of one partition that is led here."""
+
+    LOADED = "loaded"
+    LOADING = "loading"
+    FAILED = "failed"
+    """It cannot be loaded, or has just been thrown away."""
+
+
 class _Append:
     """One append under way, and the answers that wait for it."""
 
@@ -95,6 +113,13 @@ class Runner(Generic[S]):
         state = self.shard if self.shard is not None else self.failure.name
         return f"<Runner {self.partition!r} {state} gathered={len(self._records)}>"
 
+    @property
+    def state(self) -> RunnerState:
+        if self.shard is not None:
+            return RunnerState.LOADED
+        is_loading = self.failure is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return RunnerState.LOADING if is_loading else RunnerState.FAILED
+
     def now(self) -> Moment:
         return self._coordinator.now()
 
@@ -103,6 +128,8 @@ class Runner(Generic[S]):
         coordinator = self._coordinator
         for told in outcome.told:
             coordinator.history.add(told)
+        for what, times in outcome.counted.items():
+            coordinator.counted[what] += times
         if outcome.records:
             now_ms = coordinator.clock.wall_ms()
             encode = coordinator.record_format.encode
@@ -349,6 +376,8 @@ class Coordinator(Generic[S]):
         self.make_shard = make_shard
         self.refuse = refuse
         self.commit_timeout_ms = commit_timeout_ms
+        self.counted: Counter[Counted] = Counter()
+        """Since the broker started."""
         self._runners: dict[int, Runner[S]] = {}
         self._partition_count = 0
 
@@ -383,6 +412,10 @@ class Coordinator(Generic[S]):
         """Those that are at work now."""
         runners = self._runners.values()
         return [(runner, runner.shard) for runner in runners if runner.shard is not None]
+
+    def states(self) -> Counter[RunnerState]:
+        """How many of the partitions that are led here are in which state."""
+        return Counter(runner.state for runner in self._runners.values())
 
     def perform_all(self, command: Callable[[S], Outcome]) -> None:
         """Has one thing done by every shard that is loaded."""

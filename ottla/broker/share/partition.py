@@ -144,6 +144,7 @@ class SharePartition:
         batches = self.window.expire(self.rules.limits, now_ms=self._now_ms())
         self._arm()
         if batches:
+            self._owner.counts.add_timeouts(batches)
             self._tell_given_up(batches, "its lock ended")
             self._persist(batches, partial(self._owe_unwritten, batches))
             self._wake()
@@ -192,7 +193,9 @@ class SharePartition:
         return log.high_watermark
 
     def _write(self, transition: Transition, done: Done) -> None:
-        if not transition.runs:
+        counts, batches = self._owner.counts, transition.batches
+        if not batches:
+            counts.add_transition(transition, batches)
             done(None)
             return
 
@@ -202,13 +205,16 @@ class SharePartition:
             limits = self.rules.limits
             now_ms = self._now_ms()
             freed = window.complete(transition, limits, is_written=error is None, now_ms=now_ms)
+            if error is None:
+                counts.add_transition(transition, batches)
+            counts.add_timeouts(freed)
             self._owe(freed)
             if error is not None and error.code in FENCING:
                 self._owner.drop(self, f"its state cannot be written: {error}")
             done(error)
             self._wake()
 
-        self._persist(transition.batches, written)
+        self._persist(batches, written)
 
     def _persist(self, batches: Sequence[StateBatch], then: Done) -> None:
         assert self.window is not None

@@ -7,7 +7,7 @@ broker leads the partition no more, when its state was fenced, or when its group
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ottla.broker.coordinator.group.share_members import Gone
@@ -19,6 +19,7 @@ from ottla.broker.metadata.delta import Delta
 from ottla.broker.metadata.image import GROUP_RESOURCE, MetadataImage
 from ottla.broker.ports import Clock
 from ottla.broker.replication.replicas import Partition, Replicas
+from ottla.broker.share.counts import ShareCounts
 from ottla.broker.share.partition import SharePartition
 from ottla.broker.share.rules import LiveRules
 from ottla.broker.share.sessions import Place, ShareSession, ShareSessions
@@ -59,6 +60,7 @@ class SharePartitions:
         self.clock = clock
         self.store = ShareStore(coordinator, loop)
         self.sessions = ShareSessions()
+        self.counts = ShareCounts()
         self._history = history
         self._replicas = replicas
         self._config = config
@@ -72,6 +74,11 @@ class SharePartitions:
     def __repr__(self) -> str:
         count = sum(map(len, self._groups.values()))
         return f"<SharePartitions {count} groups={len(self._groups)} sessions={len(self.sessions)}>"
+
+    def by_group(self) -> Iterator[tuple[str, list[SharePartition]]]:
+        """What is delivered from just now; it may change while somebody looks at it."""
+        for group_id, own in list(self._groups.items()):
+            yield group_id, list(own.values())
 
     def get(self, group_id: str, place: Place) -> SharePartition | None:
         """One that is delivered from, if it still can be."""

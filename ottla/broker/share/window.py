@@ -95,12 +95,14 @@ class Acknowledgement(NamedTuple):
 
 
 class Transition:
-    """Runs that are on their way to another state, until that is written."""
+    """Runs that are on their way to another state, until that is written. `said` is what a member
+    said of how many records, a renewal too, which moves none."""
 
-    __slots__ = ("runs",)
+    __slots__ = ("runs", "said")
 
     def __init__(self) -> None:
         self.runs: list[Run] = []
+        self.said: dict[int, int] = {}
 
     def add(self, run: Run, target: RecordState) -> None:
         assert run.transition is None, run
@@ -156,6 +158,16 @@ class Window:
     def settled_count(self) -> int:
         """Records in hand that are, or are about to be, in a final state."""
         return self._settled_count
+
+    @property
+    def available_count(self) -> int:
+        """Records in hand that wait for somebody to acquire them."""
+        return self._available_count
+
+    @property
+    def acquired_count(self) -> int:
+        """Records that a member holds, or that are just on their way back from it."""
+        return self.end - self.start - self._settled_count - self._available_count
 
     def next_offset(self) -> int:
         """Where to read the log for what can be acquired next."""
@@ -256,6 +268,7 @@ class Window:
                 raise KafkaError(ErrorCode.INVALID_RECORD_STATE, reason)
         transition = Transition()
         for first, last, kind in plan:
+            transition.said[kind] = transition.said.get(kind, 0) + last - first + 1
             for run in self._line.cut(first, last):
                 if kind == RENEW:
                     run.lock_until_ms = now_ms + limits.lock_ms

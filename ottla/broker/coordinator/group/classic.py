@@ -269,6 +269,10 @@ class ClassicGroup(Group):
     def is_empty(self) -> bool:
         return self.state is State.EMPTY
 
+    @property
+    def member_count(self) -> int:
+        return len(self.members)
+
     def refuse_offset_delete(self) -> ErrorCode:
         if self.is_empty or self.uses_consumer_protocol:
             return ErrorCode.NONE

@@ -9,6 +9,7 @@ from ottla.broker.coordinator.group.kinds import Group
 from ottla.broker.coordinator.group.offsets import CommittedOffset, Topics
 from ottla.broker.coordinator.group.states import ON_COMMIT, State
 from ottla.broker.coordinator.group.turn import Turn
+from ottla.broker.coordinator.outcome import Counted
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.coordinator_records import (
     OffsetCommitKey,
@@ -50,6 +51,7 @@ def commit_offsets(
     is_simple = isinstance(group, ClassicGroup) and group.is_simple
     is_reset = group is not None and not is_simple and request.member_id == ""
     response = OffsetCommitResponse()
+    committed = 0
     for topic in request.topics:
         topic_id = topic.topic_id
         if topic_id == ZERO_UUID:
@@ -76,6 +78,8 @@ def commit_offsets(
                     topic_id,
                 ),
             )
+            committed += 1
+    turn.count(Counted.OFFSET_COMMIT, committed)
     return response
 
 
@@ -117,6 +121,7 @@ def delete_offsets(turn: Turn, request: OffsetDeleteRequest) -> OffsetDeleteResp
             key = (request.group_id, topic.name, index)
             if offsets.get(*key) is not None or offsets.is_pending(key):
                 turn.write(OffsetCommitKey(*key), None)
+                turn.count(Counted.OFFSET_DELETION, 1)
                 turn.tell(
                     "group_offset_deleted",
                     request.group_id,
@@ -142,6 +147,7 @@ def delete_group(turn: Turn, group_id: str) -> DeleteGroupsResponse.DeletableGro
             keys.update(dict.fromkeys((group_id, topic, index) for index in partitions))
         for key in keys:
             turn.write(OffsetCommitKey(*key), None)
+        turn.count(Counted.OFFSET_DELETION, len(keys))
         _bury(turn, group, "DeleteGroups was asked for")
     return result
 
@@ -156,6 +162,7 @@ def expire_offsets(turn: Turn) -> None:
         if expired:
             reason = "nobody used them for offsets.retention.minutes"
             shown = [f"{topic}-{index}" for topic, index in expired]
+            turn.count(Counted.OFFSET_EXPIRATION, len(expired))
             turn.tell("group_offsets_expired", group.group_id, reason, partitions=shown)
         is_left = turn.shard.offsets.of_group(group.group_id)
         is_open = turn.shard.offsets.has_open_transaction(group.group_id)
@@ -173,6 +180,7 @@ def topics_deleted(turn: Turn, names: list[str]) -> None:
             for index in gone:
                 turn.write(OffsetCommitKey(group_id, name, index), None)
             if gone:
+                turn.count(Counted.OFFSET_DELETION, len(gone))
                 turn.tell("group_offsets_deleted", group_id, "the topic was deleted", topic=name)
 
 

@@ -51,6 +51,10 @@ class Group(ABC):
         """Whether it goes by itself when it is empty and no committed offset is left."""
         return True
 
+    @property
+    @abstractmethod
+    def member_count(self) -> int: ...
+
     @abstractmethod
     def is_subscribed(self, topic: str) -> bool:
         """Whether a member wants the topic, as far as a broker can tell."""

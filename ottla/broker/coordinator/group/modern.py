@@ -148,6 +148,10 @@ class ModernGroup(Group, Generic[M]):
         return not self.members
 
     @property
+    def member_count(self) -> int:
+        return len(self.members)
+
+    @property
     def wanted_names(self) -> frozenset[str]:
         """The topics that any member wants, whether they exist or not."""
         if self._wanted is None:

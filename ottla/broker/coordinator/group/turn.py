@@ -11,6 +11,7 @@ from ottla.broker.coordinator.group.settings import GroupSettings
 from ottla.broker.coordinator.outcome import (
     Answer,
     CoordinatorRecord,
+    Counted,
     Moment,
     Outcome,
     Reply,
@@ -95,6 +96,10 @@ class Turn:
 
     def tell(self, event: str, group_id: str, reason: str, **fields: Any) -> None:
         self.outcome.told.append(Told(event, group_id, reason, fields))
+
+    def count(self, what: Counted, times: int) -> None:
+        counted = self.outcome.counted
+        counted[what] = counted.get(what, 0) + times
 
     def start(self, timer: Timer, delay_ms: int) -> None:
         self.timers.set(timer, self.now.monotonic_ms + delay_ms)

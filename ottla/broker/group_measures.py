@@ -1,0 +1,162 @@
+"""Groups, share groups and their coordinators on the metrics page.
+
+What there is just now is looked up when the page is asked for; what has happened was counted where
+it happened. No metric is by member. Those by group are of share groups that deliver just now.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from functools import partial
+
+from ottla.broker.coordinator.group.consumer import ConsumerState
+from ottla.broker.coordinator.group.kinds import Kind
+from ottla.broker.coordinator.group.share import EMPTY, STABLE
+from ottla.broker.coordinator.group.states import State
+from ottla.broker.coordinator.outcome import Counted
+from ottla.broker.coordinator.runtime import RunnerState
+from ottla.broker.handlers.context import Rooms
+from ottla.broker.share.counts import ACKNOWLEDGEMENTS
+from ottla.broker.telemetry.metrics import Registry, Sample
+
+STATES: dict[Kind, list[str]] = {
+    Kind.CLASSIC: [state.value for state in State if state is not State.DEAD],
+    Kind.CONSUMER: [state.value for state in ConsumerState],
+    Kind.SHARE: [EMPTY, STABLE],
+}
+"""All are shown, those that no group is in as 0; a group that is dead is none."""
+SHOWN_EVENTS = (
+    "group_rebalances",
+    "group_stable",
+    "group_assigned",
+    "group_member_left",
+    "group_member_evicted",
+    "group_member_fenced",
+    "group_offset_reset",
+    "group_offsets_expired",
+    "share_records_given_up",
+)
+"""Shown from the start, so that their first occurrence is an increase; others once there is one."""
+OFFSET_COUNTERS = {
+    Counted.OFFSET_COMMIT: ("ottla_offset_commits_total", "Offsets of partitions committed."),
+    Counted.OFFSET_EXPIRATION: (
+        "ottla_offset_expirations_total",
+        "Committed offsets forgotten after offsets.retention.minutes.",
+    ),
+    Counted.OFFSET_DELETION: (
+        "ottla_offset_deletions_total",
+        "Committed offsets deleted by request, or with their topic.",
+    ),
+}
+
+
+def watch_groups(registry: Registry, rooms: Rooms) -> None:
+    """Registers what there is to see of groups, whatever their type, and of the coordinators."""
+    groups = rooms.groups
+    registry.watch("ottla_groups", "Groups by type and state.", lambda: _groups_by_state(rooms))
+    registry.watch(
+        "ottla_group_members", "Members of groups, by the group's type.", lambda: _members(rooms)
+    )
+    registry.watch(
+        "ottla_group_events_total",
+        "What coordinators did to groups, by the names of /events: group_rebalances begins a"
+        " rebalance; group_stable (classic) or group_assigned (consumer, share) completes it.",
+        lambda: _events(rooms),
+        kind="counter",
+    )
+    for what, (name, sentence) in OFFSET_COUNTERS.items():
+        registry.watch(name, sentence, partial(groups.counted.__getitem__, what), kind="counter")
+    registry.watch(
+        "ottla_coordinator_partitions",
+        "Partitions of coordinators' topics that this broker leads, by whether their state is"
+        " loaded.",
+        lambda: _coordinator_partitions(rooms),
+    )
+
+
+def watch_shares(registry: Registry, rooms: Rooms) -> None:
+    """Registers what there is to see of the records that share groups have in hand."""
+    shares = rooms.shares
+    counts = shares.counts
+    registry.watch(
+        "ottla_share_records_in_flight",
+        "Records that a share group has in hand: available, acquired by a member, or settled"
+        " behind one that is not.",
+        lambda: _in_flight(rooms),
+    )
+    registry.watch(
+        "ottla_share_partitions",
+        "Partitions that share groups are delivered from, by group.",
+        lambda: [({"group": group_id}, len(own)) for group_id, own in shares.by_group()],
+    )
+    registry.watch(
+        "ottla_share_sessions", "Sessions of members of share groups.", lambda: len(shares.sessions)
+    )
+    registry.watch(
+        "ottla_share_acknowledgements_total",
+        "Records acknowledged, by what their members said of them.",
+        lambda: [
+            ({"type": name}, counts.acknowledged[kind]) for kind, name in ACKNOWLEDGEMENTS.items()
+        ],
+        kind="counter",
+    )
+    registry.watch(
+        "ottla_share_lock_timeouts_total",
+        "Records whose acquisition lock ended before they were acknowledged.",
+        lambda: counts.lock_timeouts,
+        kind="counter",
+    )
+    registry.watch(
+        "ottla_share_records_given_up_total",
+        "Records archived for they were delivered as often as their group allows; rejected ones"
+        " are acknowledgements.",
+        lambda: counts.given_up,
+        kind="counter",
+    )
+
+
+def _groups_by_state(rooms: Rooms) -> Iterable[Sample]:
+    found = Counter(
+        (group.kind, group.state_name)
+        for _, shard in rooms.groups.loaded()
+        for group in shard.groups.values()
+    )
+    for kind, states in STATES.items():
+        for state in states:
+            yield {"type": kind.value, "state": state}, found[kind, state]
+
+
+def _members(rooms: Rooms) -> Iterable[Sample]:
+    found: Counter[Kind] = Counter()
+    for _, shard in rooms.groups.loaded():
+        for group in shard.groups.values():
+            found[group.kind] += group.member_count
+    for kind in Kind:
+        yield {"type": kind.value}, found[kind]
+
+
+def _events(rooms: Rooms) -> Iterable[Sample]:
+    counts = rooms.groups.history.counts
+    for event in dict.fromkeys((*SHOWN_EVENTS, *counts)):
+        yield {"event": event}, counts[event]
+
+
+def _coordinator_partitions(rooms: Rooms) -> Iterable[Sample]:
+    for topic, found in (
+        (rooms.groups.topic, rooms.groups.states()),
+        (rooms.share_state.topic, rooms.share_state.states()),
+    ):
+        for state in RunnerState:
+            yield {"topic": topic, "state": state.value}, found[state]
+
+
+def _in_flight(rooms: Rooms) -> Iterable[Sample]:
+    for group_id, own in rooms.shares.by_group():
+        windows = [share.window for share in own if share.window is not None]
+        for state, count in (
+            ("available", sum(window.available_count for window in windows)),
+            ("acquired", sum(window.acquired_count for window in windows)),
+            ("settled", sum(window.settled_count for window in windows)),
+        ):
+            yield {"group": group_id, "state": state}, count

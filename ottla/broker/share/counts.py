@@ -1,0 +1,46 @@
+"""What has become of the records that share groups were given, in numbers of records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ottla.broker.coordinator.share.batches import ARCHIVED, StateBatch
+from ottla.broker.share.window import ACCEPT, GAP, REJECT, RELEASE, RENEW, Transition
+
+ACKNOWLEDGEMENTS = {
+    ACCEPT: "accept",
+    RELEASE: "release",
+    REJECT: "reject",
+    RENEW: "renew",
+    GAP: "gap",
+}
+
+
+@dataclass(slots=True)
+class ShareCounts:
+    """Of all share groups since the broker started; one per broker."""
+
+    acknowledged: dict[int, int] = field(default_factory=lambda: dict.fromkeys(ACKNOWLEDGEMENTS, 0))
+    """By what members said of them, once that counts."""
+    lock_timeouts: int = 0
+    """Records whose lock ended before anything was said of them."""
+    given_up: int = 0
+    """Records that come to nobody any more, for they were delivered as often as is allowed."""
+
+    def add_transition(self, transition: Transition, batches: Iterable[StateBatch]) -> None:
+        """It has taken place; `batches` are what was written of it."""
+        for kind, count in transition.said.items():
+            self.acknowledged[kind] += count
+        asked_for = transition.said.get(REJECT, 0) + transition.said.get(GAP, 0)
+        self.given_up += _archived(batches) - asked_for
+
+    def add_timeouts(self, batches: Iterable[StateBatch]) -> None:
+        """The locks of these have ended."""
+        batches = list(batches)
+        self.lock_timeouts += sum(batch.last - batch.first + 1 for batch in batches)
+        self.given_up += _archived(batches)
+
+
+def _archived(batches: Iterable[StateBatch]) -> int:
+    return sum(batch.last - batch.first + 1 for batch in batches if batch.state == ARCHIVED)
