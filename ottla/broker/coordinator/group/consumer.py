@@ -10,7 +10,7 @@ take up another assignment.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar, NamedTuple
@@ -100,6 +100,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
     kind: ClassVar[Kind] = Kind.CONSUMER
 
     __slots__ = (
+        "_classic_count",
+        "_classic_names",
         "_owners",
         "_regexes",
         "has_partition_metadata",
@@ -118,6 +120,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         """Soft: its regular expressions are being matched just now."""
         self._owners: dict[bytes, dict[int, str]] = {}
         self._regexes: Counter[str] = Counter()
+        self._classic_count = 0
+        self._classic_names: Counter[str] = Counter()
 
     # what records say
 
@@ -134,6 +138,10 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
                 self._forget_static(old)
             if member.instance_id is not None:
                 self.static_members[member.instance_id] = member.member_id
+        if old is None or old.classic is not member.classic:
+            if old is not None:
+                self._count_classic(old, -1)
+            self._count_classic(member, 1)
         if old is None or (old.assigned, old.revoking) != (member.assigned, member.revoking):
             if old is not None:
                 self._forget_owner(old)
@@ -144,6 +152,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         if member is not None:
             self._forget_regex(member)
             self._forget_static(member)
+            self._count_classic(member, -1)
             self._forget_owner(member)
         return member
 
@@ -286,6 +295,15 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
             return member.subscribed_names
         return member.subscribed_names | resolved.topics
 
+    @property
+    def is_all_classic(self) -> bool:
+        """Whether no member uses the consumer protocol."""
+        return self._classic_count == len(self.members)
+
+    def supports_any(self, protocols: Iterable[str]) -> bool:
+        """Whether all members of the classic protocol know one of these, by its name."""
+        return any(self._classic_names[name] == self._classic_count for name in protocols)
+
     def known_member(self, member_id: str) -> ConsumerMember:
         """The member; UNKNOWN_MEMBER_ID if there is none."""
         member = self.members.get(member_id)
@@ -315,6 +333,14 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         instance_id = member.instance_id
         if instance_id is not None and self.static_members.get(instance_id) == member.member_id:
             del self.static_members[instance_id]
+
+    def _count_classic(self, member: ConsumerMember, sign: int) -> None:
+        if member.classic is not None:
+            self._classic_count += sign
+            for name in dict.fromkeys(name for name, _ in member.classic.protocols):
+                self._classic_names[name] += sign
+                if not self._classic_names[name]:
+                    del self._classic_names[name]
 
     def _forget_owner(self, member: ConsumerMember) -> None:
         for owned in (member.assigned, member.revoking):

@@ -150,7 +150,8 @@ def _join(turn: Turn, group: ConsumerGroup, asked: Join) -> JoinGroupResponse:
     check_room(turn, group, member_id)
     if not turn.settings.can_upgrade and not turn.settings.can_downgrade:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    if not _supports(group, asked):
+    is_consumer = request.protocol_type == CONSUMER_PROTOCOL
+    if not is_consumer or not group.supports_any(asked.protocols):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     instance_id = request.group_instance_id
     needs_id = is_unknown and instance_id is None
@@ -238,14 +239,6 @@ def _joined(member: ConsumerMember) -> JoinGroupResponse:
     )
 
 
-def _supports(group: ConsumerGroup, asked: Join) -> bool:
-    """Whether the members of the classic protocol have one in common with who joins."""
-    others = [one.classic for one in group.members.values() if one.classic is not None]
-    return asked.request.protocol_type == CONSUMER_PROTOCOL and any(
-        all(name in dict(one.protocols) for one in others) for name in asked.protocols
-    )
-
-
 def _known(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
 ) -> ConsumerMember:
@@ -266,7 +259,7 @@ def _retarget_if_alone(turn: Turn, group: ConsumerGroup) -> None:
     """Members of the consumer protocol see to it that there is a target by their heartbeats. In a
     group that may not become a classic one there may be none left."""
     is_due = group.metadata_is_stale or group.target.epoch < group.epoch
-    if is_due and all(one.classic is not None for one in group.members.values()):
+    if is_due and group.is_all_classic:
         retarget(turn, group, None)
 
 
