@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import structlog
 
+from ottla.broker.handlers.answers import Pending
 from ottla.broker.handlers.context import Rooms
 from ottla.broker.handlers.table import Entry
 from ottla.broker.log.unreadable import UnreadableRanges
@@ -31,6 +32,20 @@ LIMITS = Limits(
     idle_ms=600_000,
     held_bytes_max=-1,
 )
+
+
+class Parked:
+    """A handler whose answers the test gives, in the order it likes."""
+
+    def __init__(self) -> None:
+        self.pending: list[Pending] = []
+        self.arrived = asyncio.Semaphore(0)
+
+    def __call__(self, session: Any, request: Any, version: int) -> Pending:
+        pending = Pending()
+        self.pending.append(pending)
+        self.arrived.release()
+        return pending
 
 
 class Raw:

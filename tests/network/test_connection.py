@@ -15,25 +15,11 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
-from tests.network.served import LIMITS, serving
+from tests.network.served import LIMITS, Parked, serving
 
 
 def answer_at_once(session: Any, request: Any, version: int) -> ApiVersionsResponse:
     return ApiVersionsResponse()
-
-
-class Parked:
-    """A handler whose answers the test gives, in the order it likes."""
-
-    def __init__(self) -> None:
-        self.pending: list[Pending] = []
-        self.arrived = asyncio.Semaphore(0)
-
-    def __call__(self, session: Any, request: Any, version: int) -> Pending:
-        pending = Pending()
-        self.pending.append(pending)
-        self.arrived.release()
-        return pending
 
 
 async def test_answers_keep_the_order_of_requests() -> None:

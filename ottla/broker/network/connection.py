@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ottla.broker.handlers.answers import NO_ANSWER, CloseConnection, Pending
 from ottla.broker.handlers.context import Session
 from ottla.broker.network.outbox import Outbox
+from ottla.broker.network.pins import pinned_files, unpin
 from ottla.protocol.api import ApiKey
 from ottla.protocol.connection import ServerConnection
 from ottla.protocol.errors import ProtocolError
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ottla.broker.log.segment import FileSlice
     from ottla.broker.network.metering import Meter
     from ottla.broker.network.server import Endpoint
+    from ottla.broker.ports import File
 
 UNSENT_BYTES_MAX = 1024 * 1024
 """Reading stops above this much unsent memory (row 40 of the bad-input table)."""
@@ -72,6 +74,7 @@ class Connection(asyncio.BufferedProtocol):
         "_muted",
         "_outbox",
         "_paused",
+        "_pinned",
         "_session",
         "_table",
         "_transport",
@@ -86,6 +89,7 @@ class Connection(asyncio.BufferedProtocol):
         self._lane = endpoint.lane
         self._frames = ServerConnection(endpoint.max_request_size)
         self._line: deque[Pending] = deque()
+        self._pinned: dict[Pending, list[File]] = {}  # of answers that wait behind others
         self._outbox: Outbox | None = None
         self._transport: asyncio.Transport | None = None
         self._session: Session | None = None
@@ -170,6 +174,8 @@ class Connection(asyncio.BufferedProtocol):
         """An answer of the line is there: send it, and what waited behind it, if it is its turn."""
         if self._line and self._line[0] is answer:
             self._send_ready()
+        else:
+            self._pin(answer)
 
     def meter(self, meter: Meter | None) -> None:
         """Counts what requests cost from now on, or no more."""
@@ -228,6 +234,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._muted is not None:
             self._muted.cancel()
             self._muted = None
+        for files in self._pinned.values():
+            unpin(files)
+        self._pinned.clear()
         line, self._line = self._line, deque()
         for pending in line:
             pending.line = None
@@ -355,8 +364,19 @@ class Connection(asyncio.BufferedProtocol):
         pending.line = self
         self._line.append(pending)
         self._line_bytes += pending.held_bytes
-        if pending.response is not None and self._line[0] is pending:
+        if pending.response is None:
+            return
+        if self._line[0] is pending:
             self._send_ready()
+        else:
+            self._pin(pending)
+
+    def _pin(self, pending: Pending) -> None:
+        """It waits behind others: the files of its slices stay open as long, whoever closes or
+        deletes them."""
+        files = pinned_files(pending.response)
+        if files:
+            self._pinned[pending] = files
 
     def _unserved_version(self, entry: Any, version: int, correlation_id: int) -> None:
         """Only ApiVersions is answered in a version that we do not serve; all else is the end."""
@@ -376,6 +396,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._mute(self._meter.leaves(pending))
             if pending.response is not NO_ANSWER:
                 self._send(entry, pending.version, pending.correlation_id, pending.response)
+            if self._pinned:
+                unpin(self._pinned.pop(pending, ()))
             entry.observe(time.perf_counter() - pending.started_s)
         if self._outbox is not None:
             self._outbox.schedule()
@@ -390,8 +412,7 @@ class Connection(asyncio.BufferedProtocol):
             self._endpoint.unwritable(entry, version, error)
             self.close("unwritable_answer")
         except OSError as error:
-            # A file cannot be read, or was closed while its slice waited in the line. Whoever
-            # completed the answer is not to blame.
+            # A file cannot be read. Whoever completed the answer is not to blame.
             self._sending_failed(errno.errorcode.get(error.errno or 0, str(error)))
 
     def pause(self) -> None:
