@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -20,10 +21,11 @@ Job = Callable[[], Awaitable[None] | None]
 Supervisor = Callable[[str, BaseException], None]
 
 
-async def in_worker(work: Callable[[], T]) -> T:
-    """Runs what blocks in a worker thread. A job that is cancelled meanwhile ends when the thread
-    is through, so that a stop takes away nothing that is still in use."""
-    running = asyncio.get_running_loop().run_in_executor(None, work)
+async def in_worker(work: Callable[[], T], workers: Executor | None = None) -> T:
+    """Runs what blocks in a worker thread, the loop's own if none are given. A job that is
+    cancelled meanwhile ends when the thread is through, so that a stop takes away nothing that is
+    still in use."""
+    running = asyncio.get_running_loop().run_in_executor(workers, work)
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
