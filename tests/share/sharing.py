@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ottla.broker.coordinator.share.state import SharePartitionKey
@@ -23,9 +23,15 @@ def topic_id(house: House) -> bytes:
     return house.rooms.image.topics.by_name[TOPIC].topic_id
 
 
-async def begin(house: House, *, partitions: int = 1, start: int = 0) -> None:
+async def begin(
+    house: House,
+    *,
+    partitions: int = 1,
+    start: int = 0,
+    configs: Mapping[str, str] | None = None,
+) -> None:
     """A topic, and a group that begins at an offset of it."""
-    await house.create(TOPIC, partitions=partitions)
+    await house.create(TOPIC, partitions=partitions, configs=configs)
     key = SharePartitionKey(GROUP, topic_id(house), 0).placed_by
     await ask(house, FindCoordinatorRequest(key_type=2, coordinator_keys=[key]), 6)
     await initialize(house, partitions=partitions, start=start)

@@ -34,6 +34,20 @@ class Answered:
         self.response = response
 
 
+class Epochs:
+    """A topic's log; `ends` are the leader epochs that it knows, and where each ends."""
+
+    topic = "t"
+
+    def __init__(self, **ends: int) -> None:
+        self.ends = {int(name.removeprefix("epoch_")): end for name, end in ends.items()}
+        self.log_end_offset = max(self.ends.values())
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        known = max((one for one in self.ends if one <= epoch), default=-1)
+        return (-1, -1) if epoch > max(self.ends) else (known, self.ends[known])
+
+
 class Lone:
     """One shard, its records, and a topic of two partitions."""
 
@@ -41,6 +55,7 @@ class Lone:
         self.now = Moment(0, 1_000)
         self.counts: dict[bytes, int] = {TOPIC_ID: 2}
         self.records: list[CoordinatorRecord] = []
+        self.told: list[tuple[str, dict[str, Any]]] = []
         self.shard = self.new_shard()
 
     def new_shard(self) -> ShareShard:
@@ -62,9 +77,11 @@ class Lone:
         asked = InitializeShareGroupStateRequest.PartitionData(key.partition, epoch, start)
         return self._done(lambda reply: self.shard.initialize(key, asked, reply, self.now))
 
-    def read(self, leader_epoch: int = 0, *, key: SharePartitionKey = KEY) -> Any:
+    def read(
+        self, leader_epoch: int = 0, *, key: SharePartitionKey = KEY, log: Epochs | None = None
+    ) -> Any:
         asked = ReadShareGroupStateRequest.PartitionData(key.partition, leader_epoch)
-        return self._done(lambda reply: self.shard.read(key, asked, reply, self.now))
+        return self._done(lambda reply: self.shard.read(key, asked, reply, self.now, log))
 
     def write(
         self,
@@ -98,6 +115,7 @@ class Lone:
         reply = Answered()
         outcome: Outcome = command(reply)
         self.records += outcome.records
+        self.told += [(one.event, one.fields) for one in outcome.told]
         for answer in outcome.answers:
             answer.leave()
         return reply.response
@@ -150,6 +168,77 @@ def test_older_leaders_are_fenced_once_a_newer_one_has_read() -> None:
     assert lone.write(leader_epoch=-1).error_code == 0
     assert lone.write(leader_epoch=4).error_code == 0
     assert lone.replayed(lone.records).states == lone.shard.states
+
+
+def _batches(read: Any) -> list[tuple[int, int]]:
+    return [(one.first_offset, one.last_offset) for one in read.state_batches]
+
+
+@pytest.mark.parametrize("log_end", [20, 90])
+def test_a_state_is_cut_where_its_log_has_lost_records(log_end: int) -> None:
+    """Whether the log is still shorter or others stand there now does not matter."""
+    lone = Lone()
+    lone.initialize(0)
+    lone.read(2)
+    batches = ((10, 14, 2, 1), (16, 29, 4, 5), (30, 40, 0, 2))
+    lone.write(*batches, start=10, complete=19, leader_epoch=2)
+    read = lone.read(3, log=Epochs(epoch_2=20, epoch_3=log_end))
+
+    assert (read.start_offset, _batches(read)) == (10, [(10, 14), (16, 19)])
+    assert lone.summarize().delivery_complete_count == 9
+    assert lone.told == [
+        (
+            "share_state_cut",
+            {"topic": "t", "partition": 0, "first_offset": 20, "last_offset": 40},
+        )
+    ]
+    assert lone.replayed(lone.records).states == lone.shard.states
+    count = len(lone.records)
+    assert _batches(lone.read(3, log=Epochs(epoch_2=20, epoch_3=log_end))) == _batches(read)
+    assert len(lone.records) == count
+
+
+def test_a_state_whose_start_is_lost_begins_where_its_log_ends() -> None:
+    lone = Lone()
+    lone.initialize(0)
+    lone.write((30, 40, 2, 1), start=30, complete=11)
+    read = lone.read(1, log=Epochs(epoch_0=20, epoch_1=60))
+
+    assert (read.start_offset, read.state_batches) == (20, [])
+    assert lone.read(0).error_code == ErrorCode.FENCED_LEADER_EPOCH
+
+
+@pytest.mark.parametrize("log", [Epochs(epoch_0=41, epoch_1=60), Epochs(epoch_0=41)])
+def test_a_state_whose_records_are_all_there_is_not_cut(log: Epochs) -> None:
+    lone = Lone()
+    lone.initialize(0)
+    lone.write((30, 40, 2, 1), start=30, complete=11)
+    read = lone.read(1, log=log)
+
+    assert (read.start_offset, _batches(read)) == (30, [(30, 40)])
+    assert lone.told == []
+
+
+def test_a_start_that_was_set_in_a_later_epoch_is_kept() -> None:
+    lone = Lone()
+    lone.initialize(0)
+    lone.read(4)
+    asked = InitializeShareGroupStateRequest.PartitionData(0, 1, 50)
+    lone._done(lambda reply: lone.shard.initialize(KEY, asked, reply, lone.now, 4))
+
+    assert lone.read(4, log=Epochs(epoch_1=20, epoch_4=60)).start_offset == 50
+    assert lone.told == []
+
+
+def test_what_is_written_in_a_later_epoch_speaks_of_records_of_that() -> None:
+    """The leader may have got a new epoch while it delivered."""
+    lone = Lone()
+    lone.initialize(0)
+    lone.read(2)
+    lone.write((0, 40, 2, 1), start=0, leader_epoch=3)
+
+    assert _batches(lone.read(4, log=Epochs(epoch_2=20, epoch_3=41, epoch_4=60))) == [(0, 40)]
+    assert lone.told == []
 
 
 def test_an_older_state_is_fenced_once_it_is_initialized_anew() -> None:

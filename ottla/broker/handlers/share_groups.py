@@ -19,7 +19,7 @@ from ottla.broker.coordinator.runtime import Runner
 from ottla.broker.coordinator.share.batches import NO_OFFSET
 from ottla.broker.coordinator.share.coordinator import SHARE_GROUP_STATE
 from ottla.broker.coordinator.share.shard import ShareShard
-from ottla.broker.coordinator.share.state import SharePartitionKey
+from ottla.broker.coordinator.share.state import FIRST_EPOCH, SharePartitionKey
 from ottla.broker.handlers import groups
 from ottla.broker.handlers.answers import Pending
 from ottla.broker.handlers.context import Rooms, Session
@@ -179,9 +179,12 @@ async def initialize_states(
     def initialize(
         runner: Runner[ShareShard], shard: ShareShard, key: SharePartitionKey, reply: Any
     ) -> None:
-        start = starts[key.topic_id, key.partition]
+        place = key.topic_id, key.partition
+        start = starts[place]
         request = InitializeShareGroupStateRequest.PartitionData(key.partition, state_epoch, start)
-        runner.perform(shard.initialize(key, request, reply, runner.now()))
+        led = rooms.replicas.by_id(*place)
+        leader_epoch = FIRST_EPOCH if led is None else led.leader_epoch
+        runner.perform(shard.initialize(key, request, reply, runner.now(), leader_epoch))
 
     frozen = {topic_id: frozenset(indexes) for topic_id, indexes in places.items()}
     return await state_results(rooms, group_id, frozen, initialize)

@@ -46,7 +46,6 @@ class SharePartition:
         "failure",
         "is_fenced",
         "key",
-        "leader_epoch",
         "partition",
         "state_epoch",
         "waiters",
@@ -59,7 +58,6 @@ class SharePartition:
         self._owner = owner
         self.key = key
         self.partition = partition
-        self.leader_epoch = partition.leader_epoch
         self.state_epoch = 0
         self.window: Window | None = None
         self.failure: KafkaError | None = None
@@ -79,7 +77,7 @@ class SharePartition:
         return self._owner.rules(self.key.group_id)
 
     def load(self) -> None:
-        self._owner.store.read(self.key, self.leader_epoch, self._loaded)
+        self._owner.store.read(self.key, self.partition, self._loaded)
 
     def acquire(
         self, member_id: str, found: Sequence[Found], wish: Wish, *, read_from: int
@@ -228,7 +226,7 @@ class SharePartition:
             self.key,
             [*owed, *batches],
             state_epoch=self.state_epoch,
-            leader_epoch=self.leader_epoch,
+            leader_epoch=self.partition.leader_epoch,
             start_offset=self.window.start,
             settled_count=self.window.settled_count,
             then=written,

@@ -15,6 +15,7 @@ from ottla.broker.coordinator.share.batches import StateBatch
 from ottla.broker.coordinator.share.coordinator import ShareCoordinator
 from ottla.broker.coordinator.share.shard import ShareShard
 from ottla.broker.coordinator.share.state import SharePartitionKey
+from ottla.broker.replication.replicas import Partition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.share_state import (
     ReadShareGroupStateRequest,
@@ -75,19 +76,21 @@ class ShareStore:
         self._coordinator = coordinator
         self._loop = loop
 
-    def read(self, key: SharePartitionKey, leader_epoch: int, then: Loaded, tries: int = 0) -> None:
-        """The state, for a leader of this epoch; earlier ones are fenced from now on."""
+    def read(
+        self, key: SharePartitionKey, partition: Partition, then: Loaded, tries: int = 0
+    ) -> None:
+        """The state, for who leads the partition now; earlier leaders are fenced from now on."""
         try:
             runner, shard = self._find(key)
         except KafkaError as error:
             if error.code in _PASSING and tries < RETRIES_MAX:
-                self._loop.call_later(RETRY_AFTER_S, self.read, key, leader_epoch, then, tries + 1)
+                self._loop.call_later(RETRY_AFTER_S, self.read, key, partition, then, tries + 1)
             else:
                 then(shown(error))
             return
-        request = ReadShareGroupStateRequest.PartitionData(key.partition, leader_epoch)
+        request = ReadShareGroupStateRequest.PartitionData(key.partition, partition.leader_epoch)
         reply = _Reply(lambda response, error: then(response if error is None else error))
-        runner.perform(shard.read(key, request, reply, runner.now()))
+        runner.perform(shard.read(key, request, reply, runner.now(), partition.log))
 
     def write(
         self,

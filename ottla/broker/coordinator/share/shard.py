@@ -13,9 +13,16 @@ than that.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
-from ottla.broker.coordinator.outcome import Answer, CoordinatorRecord, Moment, Outcome, Reply
+from ottla.broker.coordinator.outcome import (
+    Answer,
+    CoordinatorRecord,
+    Moment,
+    Outcome,
+    Reply,
+    Told,
+)
 from ottla.broker.coordinator.share.batches import NO_OFFSET, StateBatch, merged, merged_into
 from ottla.broker.coordinator.share.state import (
     FIRST_EPOCH,
@@ -51,6 +58,15 @@ Deleted = DeleteShareGroupStateResponse.PartitionResult
 Summary = ReadShareGroupStateSummaryResponse.PartitionResult
 
 
+class TopicLog(Protocol):
+    """The log whose records a state speaks of."""
+
+    topic: str
+    log_end_offset: int
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]: ...
+
+
 class ShareShard:
     """One shard. `updates_per_snapshot` is asked at each write; `partition_count_of` is what the
     metadata says of a topic's id, None of one that is not there."""
@@ -76,8 +92,10 @@ class ShareShard:
         request: InitializeShareGroupStateRequest.PartitionData,
         reply: Reply,
         now: Moment,
+        leader_epoch: int = FIRST_EPOCH,
     ) -> Outcome:
-        """A fresh start: nothing of a state that was there is kept but its epochs."""
+        """A fresh start: nothing of a state that was there is kept but its epochs. The start offset
+        is one of a log that is written to in this leader epoch."""
 
         def command(outcome: Outcome) -> Initialized:
             state = self.states.get(key)
@@ -88,7 +106,7 @@ class ShareShard:
             value = ShareSnapshotValue(
                 snapshot_epoch=0 if state is None else state.snapshot_epoch + 1,
                 state_epoch=epoch,
-                leader_epoch=FIRST_EPOCH,
+                leader_epoch=leader_epoch,
                 start_offset=request.start_offset,
                 delivery_complete_count=NO_COUNT if request.start_offset == NO_OFFSET else 0,
                 create_timestamp=now.wall_ms,
@@ -105,8 +123,10 @@ class ShareShard:
         request: ReadShareGroupStateRequest.PartitionData,
         reply: Reply,
         now: Moment,
+        log: TopicLog | None = None,
     ) -> Outcome:
-        """The state, for a leader that begins to deliver; from now on older ones are fenced."""
+        """The state, for a leader that begins to deliver; from now on older ones are fenced. Where
+        its log has lost records that the state speaks of, the state is cut before them."""
 
         def command(outcome: Outcome) -> Read:
             if key.partition < 0:
@@ -115,15 +135,9 @@ class ShareShard:
             if request.leader_epoch < state.least_leader_epoch:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, "The leader epoch is an old one.")
             self._check_topic(key)
-            result = Read(
-                key.partition,
-                state_epoch=state.state_epoch,
-                start_offset=state.start_offset,
-                state_batches=[
-                    ReadShareGroupStateResponse.StateBatch(*batch) for batch in state.batches
-                ],
-            )
-            if request.leader_epoch > state.least_leader_epoch:
+            if log is not None and state.end_offset > (end := _end_of(log, state.leader_epoch)):
+                self._cut(outcome, key, log.topic, end, request.leader_epoch, now)
+            elif request.leader_epoch > state.leader_epoch:
                 self._change(
                     outcome,
                     key,
@@ -132,7 +146,15 @@ class ShareShard:
                     start_offset=state.start_offset,
                     complete_count=state.complete_count,
                 )
-            return result
+            state = self.states[key]
+            return Read(
+                key.partition,
+                state_epoch=state.state_epoch,
+                start_offset=state.start_offset,
+                state_batches=[
+                    ReadShareGroupStateResponse.StateBatch(*batch) for batch in state.batches
+                ],
+            )
 
         return self._answered(command, Read(key.partition), reply)
 
@@ -158,7 +180,7 @@ class ShareShard:
                 outcome,
                 key,
                 now,
-                leader_epoch=state.leader_epoch,
+                leader_epoch=max(state.leader_epoch, request.leader_epoch),
                 start_offset=request.start_offset,
                 complete_count=request.delivery_complete_count,
                 batches=[
@@ -316,6 +338,32 @@ class ShareShard:
         )
         self._write(outcome, ShareSnapshotKey(*key), snapshot, now)
 
+    def _cut(
+        self,
+        outcome: Outcome,
+        key: SharePartitionKey,
+        topic: str,
+        end: int,
+        leader_epoch: int,
+        now: Moment,
+    ) -> None:
+        state = self.states[key]
+        outcome.told.append(
+            Told(
+                "share_state_cut",
+                key.group_id,
+                "its log does not reach so far; what comes there now is delivered as new",
+                {
+                    "topic": topic,
+                    "partition": key.partition,
+                    "first_offset": end,
+                    "last_offset": state.end_offset - 1,
+                },
+            )
+        )
+        value = state.cut_at(end, leader_epoch=leader_epoch, now_ms=now.wall_ms)
+        self._write(outcome, ShareSnapshotKey(*key), value, now)
+
     def _write(
         self,
         outcome: Outcome,
@@ -326,3 +374,10 @@ class ShareShard:
         record = CoordinatorRecord(key, value)
         outcome.records.append(record)
         self.apply(record, now.wall_ms)
+
+
+def _end_of(log: TopicLog, leader_epoch: int) -> int:
+    """Where the records end that were there in a leader epoch. After it another leader, or the same
+    after a crash, has begun there, perhaps without some that were there."""
+    _, end = log.end_offset_for_epoch(leader_epoch)
+    return log.log_end_offset if end == NO_OFFSET else end

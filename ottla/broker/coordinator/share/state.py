@@ -7,7 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ottla.broker.coordinator.share.batches import NO_OFFSET, StateBatch, merged_into
+from ottla.broker.coordinator.share.batches import (
+    ACKNOWLEDGED,
+    ARCHIVED,
+    NO_OFFSET,
+    StateBatch,
+    merged_into,
+)
 from ottla.protocol.messages.coordinator_records import ShareSnapshotValue, ShareUpdateValue
 from ottla.protocol.wire import uuid_text
 
@@ -93,6 +99,30 @@ class ShareState:
         self.batches = merged_into(self.batches, new, self.start_offset)
         self.least_leader_epoch = max(self.least_leader_epoch, value.leader_epoch)
         self.updates += 1
+
+    @property
+    def end_offset(self) -> int:
+        """Nothing is said of records from here on."""
+        return max(self.start_offset, self.batches[-1].last + 1 if self.batches else NO_OFFSET)
+
+    def cut_at(self, end_offset: int, *, leader_epoch: int, now_ms: int) -> ShareSnapshotValue:
+        """The next snapshot, which says nothing of records from an offset on."""
+        batches = [
+            batch._replace(last=min(batch.last, end_offset - 1))
+            for batch in self.batches
+            if batch.first < end_offset
+        ]
+        settled = (one for one in batches if one.state in (ACKNOWLEDGED, ARCHIVED))
+        return ShareSnapshotValue(
+            snapshot_epoch=self.snapshot_epoch + 1,
+            state_epoch=self.state_epoch,
+            leader_epoch=leader_epoch,
+            start_offset=min(self.start_offset, end_offset),
+            delivery_complete_count=sum(one.last - one.first + 1 for one in settled),
+            create_timestamp=now_ms,
+            write_timestamp=now_ms,
+            state_batches=in_snapshot(batches),
+        )
 
     def snapshot(self, *, written_ms: int, created_ms: int | None = None) -> ShareSnapshotValue:
         """The next snapshot, of what stands here."""
