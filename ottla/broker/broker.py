@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from ottla.broker.controller.activation import NewCluster, activate
 from ottla.broker.controller.brokers import Registration, assign_directories, shutdown, unfence
 from ottla.broker.controller.formatting import format_directories, read_bootstrap
+from ottla.broker.controller.mutation_quotas import MutationQuotas
 from ottla.broker.coordinator.group.coordinator import GroupCoordinator, make_group_coordinator
 from ottla.broker.coordinator.share.coordinator import ShareCoordinator, make_share_coordinator
 from ottla.broker.faults import Call
@@ -72,6 +73,7 @@ RESERVED_DESCRIPTORS = 64
 """Kept from connections for segments, the metadata log and probes (row 39 of the bad inputs)."""
 UNMADE_INTERVAL_MS = 5000
 """How often a partition is tried again for which its disk had no room."""
+MS_PER_S = 1000
 PLAINTEXT = 0
 DEFAULT_CONTROLLER = Listener("CONTROLLER", "localhost", 9093)
 ANY_ADDRESS = ("", "0.0.0.0", "::", "localhost")
@@ -139,7 +141,7 @@ class Broker:
             self.rooms = self._make_rooms()
             self._configure(self.quorum.image)
             self.server = self._make_server()
-            self.server.limit(self.quorum.image.client_quotas)
+            self._limit_clients(self.quorum.image)
             # Before the logs: a port that is taken must not cost the mark of a clean stop.
             self.listeners = await self.server.bind(list(self._static.broker_listeners))
             await self._loop.run_in_executor(self._workers, self._load_logs)
@@ -250,6 +252,11 @@ class Broker:
                 image=lambda: self.quorum.image,
             ),
             coordinator_topics=CoordinatorTopics(),
+            mutation_quotas=MutationQuotas(
+                self._static.controller_quota_window_num
+                * self._static.controller_quota_window_size_seconds
+                * MS_PER_S
+            ),
             unreadable=UnreadableRanges(self._events),
         )
 
@@ -318,7 +325,8 @@ class Broker:
             max_connections_per_ip=config.max_connections_per_ip,
             idle_ms=config.connections_max_idle_ms,
             held_bytes_max=config.queued_max_request_bytes,
-            quota_window_ms=config.quota_window_size_seconds * 1000,
+            quota_window_ms=config.quota_window_size_seconds * MS_PER_S,
+            quota_window_count=config.quota_window_num,
         )
 
     def _descriptors_for_connections(self) -> int:
@@ -471,11 +479,15 @@ class Broker:
         if any(kind == BROKER_RESOURCE for kind, _ in delta.changed_configs):
             self._configure(image)
         if image.client_quotas is not delta.base.client_quotas:
-            self.server.limit(image.client_quotas)
+            self._limit_clients(image)
         if delta.deleted_topics:
             self.rooms.unreadable.forget({one.name for one in delta.deleted_topics.values()})
         if delta.changed_partitions and len(self._static.data_dirs) > 1:
             self.server.spawn(self._assign_directories(), "assign-directories")
+
+    def _limit_clients(self, image: MetadataImage) -> None:
+        self.server.limit(image.client_quotas)
+        self.rooms.mutation_quotas.update(image.client_quotas)
 
     def _configure(self, image: MetadataImage) -> None:
         """What was set at run time goes over what the start said."""

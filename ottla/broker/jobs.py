@@ -19,6 +19,7 @@ WAITER_SWEEP_MS = 100
 """How late a Produce timeout may be; clients count in tens of seconds."""
 CONNECTION_SWEEP_MS = 1000
 DELETION_SWEEP_MS = 1000
+ACCOUNT_SWEEP_MS = 60_000
 SNAPSHOT_CHECK_MS = 10_000
 SCRUB_RUN_MS = 1000
 MOVES_INTERVAL_MS = 500
@@ -85,6 +86,7 @@ def schedule_jobs(scheduler: Scheduler, rooms: Rooms, server: Server) -> None:
         threaded=True,
     )
     schedule_group_jobs(scheduler, rooms)
+    schedule_account_jobs(scheduler, rooms)
     scheduler.every(
         "share-state-pruning",
         config.share_coordinator_state_topic_prune_interval_ms,
@@ -93,6 +95,15 @@ def schedule_jobs(scheduler: Scheduler, rooms: Rooms, server: Server) -> None:
     scheduler.every(
         "producer-expiry", config.producer_id_expiration_check_interval_ms, expire_producers
     )
+
+
+def schedule_account_jobs(scheduler: Scheduler, rooms: Rooms) -> None:
+    """The jobs of the quotas that are not the network's."""
+
+    def forget_idle() -> None:
+        rooms.mutation_quotas.forget_idle(rooms.clock.monotonic_ms())
+
+    scheduler.every("idle-accounts", ACCOUNT_SWEEP_MS, forget_idle)
 
 
 def schedule_group_jobs(scheduler: Scheduler, rooms: Rooms) -> None:

@@ -63,6 +63,11 @@ class Measures:
             kind="counter",
         )
         registry.watch(
+            "ottla_connections_held",
+            "Connections that are not served, for their address makes more than its quota.",
+            lambda: len(server.waiting_room),
+        )
+        registry.watch(
             "ottla_received_bytes_total",
             "Bytes received from clients.",
             lambda: metrics.received_bytes,

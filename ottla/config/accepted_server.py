@@ -58,12 +58,6 @@ controller.quorum.request.timeout.ms | INT | 0..
 controller.quorum.retry.backoff.ms | INT | 0..
   = 20
     Wait before a request inside the quorum is sent again.
-controller.quota.window.num | INT | 1..
-  = 11
-    Samples that the quota for topic changes looks at.
-controller.quota.window.size.seconds | INT | 1..
-  = 1
-    Length of one sample of that quota.
 controller.socket.timeout.ms | INT
   = 30000
     Longest wait on a connection from broker to controller.
@@ -152,9 +146,6 @@ producer.purgatory.purge.interval.requests | INT
 queued.max.requests | INT | 1..
   = 500
     Requests that may wait for a thread.
-quota.window.num | INT | 1..
-  = 11
-    Samples that client quotas look at.
 remote.fetch.max.wait.ms | INT | 1.. | cluster
   = 500
     Longest that a fetch waits for remote storage.

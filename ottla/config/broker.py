@@ -159,6 +159,17 @@ class BrokerConfig(ConsumerGroupConfig, ShareGroupConfig):
     quota_window_size_seconds: Int = key(
         1, "So many seconds' worth of its quota a client may use at once.", at_least=1
     )
+    quota_window_num: Int = key(
+        11,
+        "An address may make connections for so many windows, less one, at once.",
+        at_least=1,
+    )
+    controller_quota_window_size_seconds: Int = key(
+        1, "Length of a window of the quota for topic changes.", at_least=1
+    )
+    controller_quota_window_num: Int = key(
+        11, "So many windows' worth of that quota a client may use at once.", at_least=1
+    )
     fetch_max_bytes: Int = key(57_671_680, "Most bytes in one fetch answer.", at_least=1024)
     max_incremental_fetch_session_cache_slots: Int = key(
         1_000, "Most incremental fetch sessions that are remembered.", at_least=0

@@ -29,9 +29,10 @@ from ottla.protocol.messages.share_state import (
     InitializeShareGroupStateRequest,
     InitializeShareGroupStateResponse,
 )
+from ottla.protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.record import Record
-from ottla.testing.embedded import Broker
+from ottla.testing.embedded import Broker, BrokerThread
 from tests.broker.small_client import SmallClient, client_of
 
 Entry = AlterClientQuotasRequest.EntryData
@@ -202,6 +203,81 @@ async def test_time_is_counted_for_every_request() -> None:
 
         assert 0 < answer.throttle_time_ms <= 1000
         assert calm.throttle_time_ms == 0
+
+
+@pytest.mark.parametrize("is_metered", [False, True])
+async def test_who_changes_too_many_topics_waits_and_others_do_not(is_metered: bool) -> None:
+    loop = asyncio.get_running_loop()
+    async with (
+        Broker() as broker,
+        _connected(broker, GREEDY) as greedy,
+        _connected(broker, OTHER) as other,
+    ):
+        if is_metered:
+            await _limit(other, "request_percentage", 100.0)
+        await _limit(other, "controller_mutation_rate", 1.0)
+        topic = CreateTopicsRequest.CreatableTopic("t", 12, 1)
+        answer: CreateTopicsResponse = await greedy.connection.request(
+            CreateTopicsRequest([topic]), 5
+        )
+        answered_s = loop.time()
+        assert answer.topics[0].error_code == 0
+        assert 100 < answer.throttle_time_ms <= 1000, "eleven partitions at once, then one a second"
+
+        muted = asyncio.create_task(greedy.connection.request(MetadataRequest([]), 12))
+        await other.create("u")
+        assert not muted.done()
+        await muted
+        assert loop.time() - answered_s >= answer.throttle_time_ms / 1000 - 0.01
+
+
+async def _limit_address(client: SmallClient, name: str | None, value: float | None) -> None:
+    op = Op("connection_creation_rate", value or 0.0, value is None)
+    entry = Entry([Part("ip", name)], [op])
+    answer = await client.connection.request(AlterClientQuotasRequest([entry]), 1)
+    assert answer.entries[0].error_code == 0, answer.entries[0].error_message
+
+
+@pytest.mark.parametrize("use_uvloop", [False, True])
+@pytest.mark.parametrize("name", [None, "127.0.0.1", "localhost"])
+def test_an_address_that_connects_too_often_is_held_and_closed(
+    name: str | None, use_uvloop: bool
+) -> None:
+    """Ten more connections are its share; who comes then has no answer, and ends a second later."""
+    if use_uvloop:
+        pytest.importorskip("uvloop")
+    with BrokerThread(use_uvloop=use_uvloop) as broker:
+        waits_s = asyncio.run(_connect_often(broker, name))
+
+    assert len(waits_s) == 3
+    assert all(0.5 < wait_s < 3 for wait_s in waits_s)
+
+
+async def _connect_often(broker: BrokerThread, name: str | None) -> list[float]:
+    """How long those were held that were not served."""
+    host, _, port = broker.bootstrap_servers.rpartition(":")
+    first = await Connection.open(host, int(port), client_id=OTHER)
+    await _limit_address(SmallClient(first), name, 1.0)
+    rates = broker.running.server.connection_rates
+    async with asyncio.timeout(5):
+        while name == "localhost" and "127.0.0.1" not in rates._limits:
+            await asyncio.sleep(0)
+    opened = [await Connection.open(host, int(port), client_id=GREEDY) for _ in range(13)]
+
+    async def held(connection: Connection) -> float | None:
+        started_s = asyncio.get_running_loop().time()
+        try:
+            await connection.request(MetadataRequest([]), 12)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            return asyncio.get_running_loop().time() - started_s
+        return None
+
+    waits = await asyncio.gather(*map(held, opened))
+    again = await first.request(MetadataRequest([]), 12)
+    assert again.topics == []
+    for connection in (first, *opened):
+        await connection.close()
+    return [wait for wait in waits if wait is not None]
 
 
 @pytest.mark.parametrize("version", [0, 1])

@@ -15,6 +15,7 @@ from ottla.broker.controller import brokers
 from ottla.broker.controller.activation import NewCluster, activate
 from ottla.broker.controller.features import bootstrap_records
 from ottla.broker.controller.formatting import format_directories
+from ottla.broker.controller.mutation_quotas import MutationQuotas
 from ottla.broker.coordinator.group.coordinator import GroupCoordinator, make_group_coordinator
 from ottla.broker.coordinator.share.coordinator import ShareCoordinator, make_share_coordinator
 from ottla.broker.faults import Call
@@ -142,6 +143,7 @@ class House:
                 image=lambda: self.rooms.image,
             ),
             coordinator_topics=CoordinatorTopics(),
+            mutation_quotas=MutationQuotas(11_000),
             unreadable=UnreadableRanges(self.events),
         )
         self.session = Session(self.rooms, LISTENER, "127.0.0.1", 9092, "127.0.0.1:50000")
@@ -363,6 +365,7 @@ class House:
             default=image.configs.get(BROKER_RESOURCE, ALL_BROKERS),
             broker=image.configs.get(BROKER_RESOURCE, str(NODE_ID)),
         )
+        self.rooms.mutation_quotas.update(image.client_quotas)
 
     def _log_config(self, image: MetadataImage, topic: str) -> LogConfig:
         return effective_log_config(self.rooms.config, image.configs.get(TOPIC_RESOURCE, topic))

@@ -35,6 +35,7 @@ PURE = {
     "ottla/broker/quorum": WORLD,
     "ottla/broker/metadata": WORLD,
     "ottla/broker/controller": WORLD,
+    "ottla/broker/network/connection_rates.py": WORLD,
     "ottla/broker/network/quotas.py": WORLD,
     "ottla/broker/coordinator": WORLD,
     "ottla/broker/replication": WORLD,

@@ -6,9 +6,10 @@ import random
 
 import pytest
 
+from ottla.broker.controller.quota_accounts import IDLE_MS, Account
 from ottla.broker.metadata.image import QuotaEntity
 from ottla.broker.network.metering import Meter
-from ottla.broker.network.quotas import IDLE_MS, Account, ClientQuotas, Resource
+from ottla.broker.network.quotas import ClientQuotas, Resource
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.share_group import ShareFetchRequest
 from ottla.testing.clock import SimClock

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ottla.broker.controller.mutation_quotas import Charge, nobody_pays
 from ottla.broker.controller.placement import place
 from ottla.broker.controller.topics import (
     PARTITIONS_PER_REQUEST_MAX,
@@ -22,11 +23,16 @@ Result = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 
 def create_partitions(
-    image: MetadataImage, request: CreatePartitionsRequest, *, rng: Rng
+    image: MetadataImage,
+    request: CreatePartitionsRequest,
+    *,
+    rng: Rng,
+    charge: Charge = nobody_pays,
 ) -> tuple[list[Message], CreatePartitionsResponse]:
     """Adds partitions where the count asked for is an increase; `count` is the new total.
 
-    The limit counts for all topics of a request together: they become one change.
+    The limit counts for all topics of a request together: they become one change. `charge` is asked
+    before it is looked at where the partitions could be placed, as in Kafka.
     """
     response = CreatePartitionsResponse()
     records: list[Message] = []
@@ -35,7 +41,8 @@ def create_partitions(
         if counts[topic.name] > 1:
             continue
         try:
-            added = _add(image, topic, rng, room=PARTITIONS_PER_REQUEST_MAX - len(records))
+            room = PARTITIONS_PER_REQUEST_MAX - len(records)
+            added = _add(image, topic, rng, charge, room=room)
         except KafkaError as error:
             response.results.append(Result(topic.name, int(error.code), error.message))
             continue
@@ -49,16 +56,25 @@ def create_partitions(
     return ([] if request.validate_only else records), response
 
 
-def _add(image: MetadataImage, wanted: Wanted, rng: Rng, *, room: int) -> list[Message]:
+def _add(
+    image: MetadataImage, wanted: Wanted, rng: Rng, charge: Charge, *, room: int
+) -> list[Message]:
     topic = image.topics.by_name.get(wanted.name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC)
     current = len(topic.partitions)
     _check_count(wanted, current, room)
     added = wanted.count - current
+    if wanted.assignments is not None and len(wanted.assignments) != added:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Attempted to add {added} additional partition(s), but only"
+            f" {len(wanted.assignments)} assignment(s) were specified.",
+        )
+    charge(added)
     factor = len(topic.partitions[0].replicas)
     if wanted.assignments is not None:
-        replicas = _manual(image, wanted, topic, added, factor)
+        replicas = _manual(image, wanted, topic, factor)
     else:
         replicas = place(image, partition_count=added, replication_factor=factor, rng=rng)
     return [
@@ -84,15 +100,9 @@ def _check_count(wanted: Wanted, current: int, room: int) -> None:
 
 
 def _manual(
-    image: MetadataImage, wanted: Wanted, topic: TopicImage, added: int, factor: int
+    image: MetadataImage, wanted: Wanted, topic: TopicImage, factor: int
 ) -> list[list[int]]:
     assert wanted.assignments is not None
-    if len(wanted.assignments) != added:
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"Attempted to add {added} additional partition(s), but only"
-            f" {len(wanted.assignments)} assignment(s) were specified.",
-        )
     replicas = [assignment.broker_ids for assignment in wanted.assignments]
     for index, brokers in enumerate(replicas, start=len(topic.partitions)):
         check_manual_assignment(image, index, brokers, replication_factor=factor)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from ottla.broker.controller.mutation_quotas import Charge, nobody_pays
 from ottla.broker.controller.names import colliding_topic, new_id, topic_name_fault
 from ottla.broker.controller.placement import directories_of, place
 from ottla.broker.metadata.image import TOPIC_RESOURCE, MetadataImage, TopicImage
@@ -53,11 +54,17 @@ Deleted = DeleteTopicsResponse.DeletableTopicResult
 
 
 def create_topics(
-    image: MetadataImage, request: CreateTopicsRequest, *, config: BrokerConfig, rng: Rng
+    image: MetadataImage,
+    request: CreateTopicsRequest,
+    *,
+    config: BrokerConfig,
+    rng: Rng,
+    charge: Charge = nobody_pays,
 ) -> tuple[list[Message], CreateTopicsResponse]:
     """Makes the topics that can be made; the others are answered why not.
 
-    `config` gives the defaults of partitions and replicas and what settings fall back to.
+    `config` gives the defaults of partitions and replicas and what settings fall back to. `charge`
+    is asked for each topic that could be made, even if it is only to be validated, as in Kafka.
     """
     response = CreateTopicsResponse()
     if _partition_count(request, config) > PARTITIONS_PER_REQUEST_MAX:
@@ -74,6 +81,7 @@ def create_topics(
             continue
         try:
             created, result = _create(image, topic, config, rng)
+            charge(result.num_partitions)
         except KafkaError as error:
             result = _refused(topic.name, error)
         else:
@@ -84,11 +92,17 @@ def create_topics(
 
 
 def delete_topics(
-    image: MetadataImage, request: DeleteTopicsRequest, *, version: int, enabled: bool = True
+    image: MetadataImage,
+    request: DeleteTopicsRequest,
+    *,
+    version: int,
+    enabled: bool = True,
+    charge: Charge = nobody_pays,
 ) -> tuple[list[Message], DeleteTopicsResponse]:
     """Removes topics by name, or from version 6 on by name or id.
 
-    `enabled` is delete.topic.enable. Brokers delete the logs when they see the record.
+    `enabled` is delete.topic.enable. Brokers delete the logs when they see the record. `charge` is
+    asked for each topic that could be removed.
     """
     if not enabled:
         disabled = version >= DELETION_DISABLED_SINCE_VERSION
@@ -114,9 +128,16 @@ def delete_topics(
             response.responses.append(result)
         else:
             result.error_code, result.error_message = INVALID_REQUEST, NAMED_BY_BOTH
-    records: list[Message] = [
-        RemoveTopicRecord(topic_id) for topic_id, result in deleted.items() if not result.error_code
-    ]
+    records: list[Message] = []
+    for topic_id, result in deleted.items():
+        if result.error_code:
+            continue
+        try:
+            charge(len(image.topics.by_id[topic_id].partitions))
+        except KafkaError as error:
+            result.error_code, result.error_message = int(error.code), error.message
+        else:
+            records.append(RemoveTopicRecord(topic_id))
     return records, response
 
 

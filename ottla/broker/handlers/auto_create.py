@@ -2,7 +2,8 @@
 
 The request that asks is answered UNKNOWN_TOPIC_OR_PARTITION, as Kafka does, and the client asks
 again; meanwhile the topic is created. However many clients ask for a name, it is created once.
-Names beyond the limits are left alone: who asked will ask again.
+Names beyond the limits are left alone: who asked will ask again. What is created counts for the
+quota of the client that asked first, which is not told if it has used it up, as in Kafka.
 
 Internal topics are not created here: each comes with the coordinator that it belongs to.
 """
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.controller.names import topic_name_fault
 from ottla.broker.handlers.topic_names import INTERNAL_TOPICS
-from ottla.broker.handlers.topics import create_topics
+from ottla.broker.handlers.topics import charge_of, create_topics, mutations
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.topics import CreateTopicsRequest
 
@@ -37,19 +38,20 @@ Spawn = Callable[[Coroutine[Any, Any, None], str], None]
 
 
 class AutoCreation:
-    """The names under way; one per broker. `spawn` runs a supervised coroutine by its name."""
+    """The names under way, each with the client that asked for it; one per broker. `spawn` runs a
+    supervised coroutine by its name."""
 
     __slots__ = ("_pending", "_running", "_spawn")
 
     def __init__(self, spawn: Spawn) -> None:
         self._spawn = spawn
-        self._pending: dict[str, None] = {}
+        self._pending: dict[str, str | None] = {}
         self._running = False
 
     def __repr__(self) -> str:
         return f"<AutoCreation pending={len(self._pending)}>"
 
-    def request(self, rooms: Rooms, names: list[str]) -> None:
+    def request(self, rooms: Rooms, names: list[str], client_id: str | None) -> None:
         """Begins to create those names that may be created and are not under way."""
         if not rooms.config.auto_create_topics_enable:
             return
@@ -57,7 +59,7 @@ class AutoCreation:
             if len(self._pending) >= PENDING_MAX:
                 break
             if name not in INTERNAL_TOPICS and topic_name_fault(name) is None:
-                self._pending[name] = None
+                self._pending.setdefault(name, client_id)
         if self._pending and not self._running:
             self._running = True
             self._spawn(self._create_pending(rooms), "auto-create")
@@ -65,8 +67,10 @@ class AutoCreation:
     async def _create_pending(self, rooms: Rooms) -> None:
         try:
             while self._pending:
-                names = list(islice(self._pending, BATCH_MAX))
-                await _create(rooms, names)
+                client_id = next(iter(self._pending.values()))
+                own = (name for name, asker in self._pending.items() if asker == client_id)
+                names = list(islice(own, BATCH_MAX))
+                await self._create(rooms, names, client_id)
                 for name in names:
                     del self._pending[name]
                 await asyncio.sleep(len(names) / TOPICS_PER_SECOND)
@@ -74,26 +78,31 @@ class AutoCreation:
             self._pending.clear()
             self._running = False
 
-
-async def _create(rooms: Rooms, names: list[str]) -> None:
-    wanted = [
-        CreateTopicsRequest.CreatableTopic(
-            name, rooms.config.num_partitions, rooms.config.default_replication_factor
-        )
-        for name in names
-    ]
-    try:
-        response = await create_topics(rooms, CreateTopicsRequest(wanted))
-    except KafkaError as error:
-        rooms.events.warning("auto_create_failed", topics=names, error=error.code.name)
-        return
-    for result in response.topics:
-        if result.error_code == ErrorCode.NONE:
-            rooms.events.info("topic_auto_created", topic=result.name)
-        elif result.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
-            rooms.events.warning(
-                "auto_create_failed",
-                topics=[result.name],
-                error=ErrorCode(result.error_code).name,
-                reason=result.error_message,
+    async def _create(self, rooms: Rooms, names: list[str], client_id: str | None) -> None:
+        wanted = [
+            CreateTopicsRequest.CreatableTopic(
+                name, rooms.config.num_partitions, rooms.config.default_replication_factor
             )
+            for name in names
+        ]
+        taken = mutations(rooms, client_id, is_strict=True)
+        try:
+            response = await create_topics(rooms, CreateTopicsRequest(wanted), charge_of(taken))
+        except KafkaError as error:
+            for name in names:
+                self._tell_failed(rooms, name, error.code, error.message, client_id)
+            return
+        for result in response.topics:
+            code = ErrorCode(result.error_code)
+            if code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                self._tell_failed(rooms, result.name, code, result.error_message, client_id)
+                continue
+            if code is ErrorCode.NONE:
+                rooms.events.info("topic_auto_created", topic=result.name)
+
+    def _tell_failed(
+        self, rooms: Rooms, name: str, code: ErrorCode, reason: str | None, client_id: str | None
+    ) -> None:
+        rooms.events.warning(
+            "auto_create_failed", topic=name, error=code.name, reason=reason, client_id=client_id
+        )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ottla.broker.controller.mutation_quotas import MutationQuotas
     from ottla.broker.coordinator.group.coordinator import GroupCoordinator
     from ottla.broker.coordinator.share.coordinator import ShareCoordinator
     from ottla.broker.handlers.auto_create import AutoCreation
@@ -43,6 +44,7 @@ class Rooms:
     share_state: ShareCoordinator
     shares: SharePartitions
     coordinator_topics: CoordinatorTopics
+    mutation_quotas: MutationQuotas
     unreadable: UnreadableRanges
 
     @property

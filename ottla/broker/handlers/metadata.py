@@ -186,7 +186,7 @@ def _asked_topics(
         if topic.name not in answers:
             answers[topic.name] = _topic_answer(topic, partitions_of)
     if missing and request.allow_auto_topic_creation:
-        session.rooms.auto_creation.request(session.rooms, missing)
+        session.rooms.auto_creation.request(session.rooms, missing, session.client_id)
     return list(answers.values())
 
 

@@ -3,12 +3,19 @@
 What was created has its leaders and logs when the answer leaves. A timeout of 0 is over as soon as
 it begins: such a change is made, and said to be late, as Kafka does. No other timeout can pass
 while this node is the only voter: a change takes as long as its own disk does.
+
+What a client creates and deletes is charged to its quota (KIP-599). The connection of a client that
+is told to wait is not read from meanwhile, which `network/server.py` sees to.
 """
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from ottla.broker.controller import partitions as partition_commands
 from ottla.broker.controller import topics as topic_commands
+from ottla.broker.controller.mutation_quotas import Charge, Mutations, nobody_pays
+from ottla.broker.controller.quota_accounts import ANONYMOUS
 from ottla.broker.handlers.context import Rooms, Session
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.topics import (
@@ -27,6 +34,13 @@ GrownTopic = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 DELETE_STATES_SINCE_VERSION = 6
 TIMED_OUT = int(ErrorCode.REQUEST_TIMED_OUT)
+CREATE_REFUSED_SINCE_VERSION = 6
+DELETE_REFUSED_SINCE_VERSION = 5
+GROW_REFUSED_SINCE_VERSION = 3
+"""From these on a client that has used up its quota is told so; before, it gets what it asks for
+and is told to wait."""
+
+Answer = TypeVar("Answer", CreateTopicsResponse, DeleteTopicsResponse, CreatePartitionsResponse)
 
 
 async def handle_create_topics(
@@ -34,7 +48,8 @@ async def handle_create_topics(
 ) -> CreateTopicsResponse:
     """Each topic is created or refused on its own."""
     rooms = session.rooms
-    response = await create_topics(rooms, request)
+    taken = mutations(rooms, session.client_id, is_strict=version >= CREATE_REFUSED_SINCE_VERSION)
+    response = await create_topics(rooms, request, charge_of(taken))
     if not request.validate_only:
         for topic in response.topics:
             if not topic.error_code:
@@ -49,16 +64,28 @@ async def handle_create_topics(
             topic if topic.error_code else CreatedTopic(topic.name, ZERO_UUID, TIMED_OUT, None)
             for topic in response.topics
         ]
-    return response
+    return _throttled(rooms, response, taken)
 
 
-async def create_topics(rooms: Rooms, request: CreateTopicsRequest) -> CreateTopicsResponse:
+async def create_topics(
+    rooms: Rooms, request: CreateTopicsRequest, charge: Charge
+) -> CreateTopicsResponse:
     """Creates topics for whoever asks, a client or auto-creation."""
     return await rooms.quorum.submit(
         lambda image: topic_commands.create_topics(
-            image, request, config=rooms.config, rng=rooms.rng
+            image, request, config=rooms.config, rng=rooms.rng, charge=charge
         )
     )
+
+
+def mutations(rooms: Rooms, client_id: str | None, *, is_strict: bool) -> Mutations | None:
+    """What one request of a client may change of topics; None if nothing limits it."""
+    now_ms = rooms.clock.monotonic_ms()
+    return rooms.mutation_quotas.of(ANONYMOUS, client_id or "", is_strict=is_strict, now_ms=now_ms)
+
+
+def charge_of(taken: Mutations | None) -> Charge:
+    return nobody_pays if taken is None else taken.charge
 
 
 async def handle_delete_topics(
@@ -66,10 +93,15 @@ async def handle_delete_topics(
 ) -> DeleteTopicsResponse:
     """Each topic is deleted or refused on its own; its name is free when the answer leaves."""
     rooms = session.rooms
+    taken = mutations(rooms, session.client_id, is_strict=version >= DELETE_REFUSED_SINCE_VERSION)
     try:
         response = await rooms.quorum.submit(
             lambda image: topic_commands.delete_topics(
-                image, request, version=version, enabled=rooms.config.delete_topic_enable
+                image,
+                request,
+                version=version,
+                enabled=rooms.config.delete_topic_enable,
+                charge=charge_of(taken),
             )
         )
     except KafkaError as error:
@@ -82,7 +114,7 @@ async def handle_delete_topics(
             topic if topic.error_code else DeletedTopic(topic.name, topic.topic_id, TIMED_OUT)
             for topic in response.responses
         ]
-    return response
+    return _throttled(rooms, response, taken)
 
 
 async def handle_create_partitions(
@@ -90,14 +122,23 @@ async def handle_create_partitions(
 ) -> CreatePartitionsResponse:
     """Each topic grows or is refused on its own."""
     rooms = session.rooms
+    taken = mutations(rooms, session.client_id, is_strict=version >= GROW_REFUSED_SINCE_VERSION)
     response = await rooms.quorum.submit(
-        lambda image: partition_commands.create_partitions(image, request, rng=rooms.rng)
+        lambda image: partition_commands.create_partitions(
+            image, request, rng=rooms.rng, charge=charge_of(taken)
+        )
     )
     if request.timeout_ms <= 0:
         response.results = [
             topic if topic.error_code else GrownTopic(topic.name, TIMED_OUT)
             for topic in response.results
         ]
+    return _throttled(rooms, response, taken)
+
+
+def _throttled(rooms: Rooms, response: Answer, taken: Mutations | None) -> Answer:
+    if taken is not None:
+        response.throttle_time_ms = taken.wait_ms(rooms.clock.monotonic_ms())
     return response
 
 

@@ -114,9 +114,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclasses of asyncio's.
         self._transport = cast(asyncio.Transport, transport)
-        reason = self._endpoint.admit(self)
-        if reason is not None:
-            self._transport.abort()
+        if not self._endpoint.admit(self, self._transport):
             return
         sock = transport.get_extra_info("socket")
         try:
@@ -180,6 +178,18 @@ class Connection(asyncio.BufferedProtocol):
     def meter(self, meter: Meter | None) -> None:
         """Counts what requests cost from now on, or no more."""
         self._meter = meter
+
+    def mute(self, wait_ms: int) -> None:
+        """Reads no more for a while: the client has used more than its quota."""
+        if wait_ms <= 0:
+            return
+        self.pause()
+        until_s = self._loop.time() + wait_ms / 1000
+        if self._muted is not None:
+            if self._muted.when() >= until_s:
+                return
+            self._muted.cancel()
+        self._muted = self._loop.call_at(until_s, self._unmute)
 
     def go_on(self) -> None:
         """It is our turn in the lane. Who has sent a request and hung up wants it done, as one that
@@ -319,7 +329,7 @@ class Connection(asyncio.BufferedProtocol):
         request, _ = entry.decoders[version](frame, position)
         meter = self._meter
         if meter is not None:
-            self._mute(meter.arrived(api_key, request, client_id, len(frame)))
+            self.mute(meter.arrived(api_key, request, client_id, len(frame)))
         try:
             response = entry.handle(session, request, version)
         except (ProtocolError, CloseConnection, AssertionError):
@@ -393,7 +403,7 @@ class Connection(asyncio.BufferedProtocol):
             self._line_bytes -= pending.held_bytes
             entry = pending.entry
             if self._meter is not None:
-                self._mute(self._meter.leaves(pending))
+                self.mute(self._meter.leaves(pending))
             if pending.response is not NO_ANSWER:
                 self._send(entry, pending.version, pending.correlation_id, pending.response)
             if self._pinned:
@@ -421,18 +431,6 @@ class Connection(asyncio.BufferedProtocol):
             self._paused = True
             if self._transport is not None and not self._transport.is_closing():
                 self._transport.pause_reading()
-
-    def _mute(self, wait_ms: int) -> None:
-        """Reads no more for a while: the client has used more than its quota."""
-        if wait_ms <= 0:
-            return
-        self.pause()
-        until_s = self._loop.time() + wait_ms / 1000
-        if self._muted is not None:
-            if self._muted.when() >= until_s:
-                return
-            self._muted.cancel()
-        self._muted = self._loop.call_at(until_s, self._unmute)
 
     def _unmute(self) -> None:
         self._muted = None

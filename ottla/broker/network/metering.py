@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.controller.quota_accounts import ANONYMOUS
 from ottla.broker.handlers.answers import NO_ANSWER, Pending
-from ottla.broker.network.quotas import ANONYMOUS, ClientQuotas, Resource
+from ottla.broker.network.quotas import ClientQuotas, Resource
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
 from ottla.protocol.messages.share_group import ShareFetchRequest, ShareFetchResponse
@@ -89,7 +90,8 @@ class Meter:
             time_ms = self._charge(Resource.TIME, cost, cost.seconds * HUNDREDTHS)
             wait_ms = max(wait_ms, time_ms)
             if wait_ms and hasattr(response, "throttle_time_ms"):
-                response.throttle_time_ms = wait_ms
+                # The handler may have said that it is longer (`Endpoint.run`).
+                response.throttle_time_ms = max(response.throttle_time_ms, wait_ms)
         return 0 if wait_ms == cost.wait_ms else wait_ms
 
     def _charge(self, resource: Resource, cost: _Cost, value: float) -> int:

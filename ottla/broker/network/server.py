@@ -21,10 +21,12 @@ from ottla.broker.handlers.context import Rooms
 from ottla.broker.handlers.table import Entry
 from ottla.broker.metadata.image import QuotaEntity
 from ottla.broker.network.connection import Connection
+from ottla.broker.network.connection_rates import ConnectionRates
 from ottla.broker.network.lane import Lane
 from ottla.broker.network.metering import Meter
 from ottla.broker.network.outbox import PageCache, TurnEnd
 from ottla.broker.network.quotas import ClientQuotas
+from ottla.broker.network.waiting_room import WaitingRoom
 from ottla.broker.ports import Events
 from ottla.config.types import Listener
 from ottla.protocol.api import ApiKey
@@ -61,6 +63,7 @@ class Limits:
     held_bytes_max: int
     """All receive buffers together (queued.max.request.bytes); -1 is no limit."""
     quota_window_ms: int = 1000
+    quota_window_count: int = 11
 
 
 class Endpoint:
@@ -84,9 +87,9 @@ class Endpoint:
     def stopping(self) -> bool:
         return self.server.stopping
 
-    def admit(self, connection: Connection) -> str | None:
-        """Takes a connection in, or says why not."""
-        return self.server.admit(connection)
+    def admit(self, connection: Connection, transport: asyncio.Transport) -> bool:
+        """Whether the connection is taken in; else it has been sent away."""
+        return self.server.admit(connection, transport)
 
     def new_meter(self) -> Meter | None:
         return self.server.new_meter()
@@ -152,6 +155,9 @@ class Endpoint:
                         line.close("refused")
                     return
             if not pending.abandoned:
+                wait_ms = getattr(response, "throttle_time_ms", 0)
+                if wait_ms and isinstance(pending.line, Connection):
+                    pending.line.mute(wait_ms)
                 pending.complete(response)
 
         self.server.spawn(answer(), f"handler-{entry.api.key.name}")
@@ -181,6 +187,10 @@ class Server:
         self.lane = Lane(self.loop, time.perf_counter)
         self.metrics = NetworkMetrics()
         self.quotas = ClientQuotas(limits.quota_window_ms)
+        self.connection_rates = ConnectionRates(
+            window_ms=limits.quota_window_ms, window_count=limits.quota_window_count
+        )
+        self.waiting_room = WaitingRoom(self.loop)
         self.held_bytes = 0
         self.stopping = False
         self._connections: dict[Connection, str] = {}
@@ -209,6 +219,7 @@ class Server:
         self.stopping = True
         for server in self._servers:
             server.close()
+        self.waiting_room.close()
         for connection in self.connections:
             connection.pause()
 
@@ -244,6 +255,8 @@ class Server:
 
     def limit(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
         """Puts client quotas in force. With none, requests cost one test more, and no meter."""
+        for host in self.connection_rates.update(quotas):
+            self.spawn(self._find(host), "find-addresses")
         had_any = self.quotas.enabled
         self.quotas.update(quotas)
         if self.quotas.enabled != had_any:
@@ -254,25 +267,32 @@ class Server:
         """For one connection; None while nothing is limited."""
         return Meter(self.quotas, self.rooms.clock) if self.quotas.enabled else None
 
-    def admit(self, connection: Connection) -> str | None:
-        """Counts a connection against the limits; a reason means it must be closed."""
-        transport = connection._transport
-        assert transport is not None
+    def admit(self, connection: Connection, transport: asyncio.Transport) -> bool:
+        """Counts a connection against the limits, and sends it away if it is beyond one."""
         peer = transport.get_extra_info("peername") or ("?", 0)
         address = str(peer[0])
-        count = self._per_address.get(address, 0)
         if self.stopping:
-            return "shutdown"
+            transport.abort()
+            return False
         if len(self._connections) >= self.limits.max_connections:
             self.metrics.closed("max_connections")
-            return "max_connections"
+            transport.abort()
+            return False
+        if self.connection_rates.enabled:
+            wait_ms = self.connection_rates.take(address, self.rooms.clock.monotonic_ms())
+            if wait_ms:
+                self.metrics.closed("connection_creation_rate")
+                self.waiting_room.hold(transport, wait_ms)
+                return False
+        count = self._per_address.get(address, 0)
         if count >= self.limits.max_connections_per_ip:
             self.metrics.closed("max_connections_per_ip")
-            return "max_connections_per_ip"
+            transport.abort()
+            return False
         self._per_address[address] = count + 1
         self._connections[connection] = address
         self.metrics.accepted += 1
-        return None
+        return True
 
     def forget(self, connection: Connection, held_bytes: int) -> None:
         self.held_bytes -= held_bytes
@@ -290,6 +310,8 @@ class Server:
         now_s = self.loop.time()
         if self.quotas.enabled:
             self.quotas.forget_idle(self.rooms.clock.monotonic_ms())
+        if self.connection_rates.enabled:
+            self.connection_rates.forget_full(self.rooms.clock.monotonic_ms())
         idle_s = self.limits.idle_ms / 1000 if self.limits.idle_ms >= 0 else float("inf")
         for connection in self.connections:
             if connection.overdue(now_s):
@@ -302,6 +324,15 @@ class Server:
                 connection.rest(now_s)
         if 0 <= self.limits.held_bytes_max < self.held_bytes:
             self._shed()
+
+    async def _find(self, host: str) -> None:
+        """The addresses of a host that a quota is set for."""
+        try:
+            found = await self.loop.getaddrinfo(host, None)
+        except (OSError, UnicodeError) as error:
+            self.events.warning("quota_host_not_found", host=host, error=str(error))
+        else:
+            self.connection_rates.found(host, [str(address[0]) for *_, address in found])
 
     def _shed(self) -> None:
         """Over queued.max.request.bytes: the largest unfinished frames go first."""

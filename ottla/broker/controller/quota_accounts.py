@@ -1,0 +1,78 @@
+"""Accounts that fill at the rate of a quota, and whose quota it is that counts for a client.
+
+Of the quotas that match a client the first of these is the one that counts, and whom else it
+matches by name shares its account:
+
+    user and client id, user and default client, user,
+    default user and client id, default user and default client, default user,
+    client id, default client
+
+Pure: time is passed in, in milliseconds of a monotonic clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ottla.broker.controller.client_quotas import CLIENT_ID, USER
+from ottla.broker.metadata.image import QuotaEntity
+
+ANONYMOUS = "ANONYMOUS"
+"""The user of a connection without authentication, as Kafka calls it."""
+IDLE_MS = 3_600_000
+"""An account that nothing was charged to for so long is forgotten; Kafka's own figure."""
+SECOND_MS = 1000
+
+
+class Balance:
+    """What an account holds; below 0 is what it owes."""
+
+    __slots__ = ("held", "last_ms")
+
+    def __init__(self, held: float, now_ms: int) -> None:
+        self.held = held
+        self.last_ms = now_ms
+
+    def take(self, value: float, *, limit: float, most: float, now_ms: int) -> float:
+        """What is left. `limit` is per second, `most` the largest balance."""
+        earned = (now_ms - self.last_ms) * limit / SECOND_MS
+        self.held = min(self.held + earned, most) - value
+        self.last_ms = now_ms
+        return self.held
+
+
+class Account(NamedTuple):
+    """Who pays from one quota: None for what does not matter to it. `limit` is per second."""
+
+    user: str | None
+    client_id: str | None
+    limit: float
+
+
+def limits_of(
+    quotas: Mapping[QuotaEntity, Mapping[str, float]], name: str
+) -> dict[QuotaEntity, float]:
+    """The quotas of one kind."""
+    return {entity: values[name] for entity, values in quotas.items() if name in values}
+
+
+def account_of(limits: Mapping[QuotaEntity, float], user: str, client_id: str) -> Account | None:
+    """The quota that counts for a client; None if nothing limits it.
+
+    An empty client id has no quota by client id, not even the default.
+    """
+    clients = (client_id, None) if client_id else ()
+    for some_user in (user, None):
+        for client in clients:
+            limit = limits.get(((CLIENT_ID, client), (USER, some_user)))
+            if limit is not None:
+                return Account(user, client_id, limit)
+        limit = limits.get(((USER, some_user),))
+        if limit is not None:
+            return Account(user, None, limit)
+    for client in clients:
+        limit = limits.get(((CLIENT_ID, client),))
+        if limit is not None:
+            return Account(None, client_id, limit)
+    return None
