@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ottla.broker.coordinator.share.state import SharePartitionKey
+from ottla.broker.share.window import Window
 from ottla.protocol.messages import share_group, share_state
 from ottla.protocol.messages.groups import FindCoordinatorRequest
 from tests.coordinator.asking import ask
@@ -44,6 +46,18 @@ async def initialize(
     request = Initialize(GROUP, [Initialize.InitializeStateData(topic_id(house), parts)])
     answer = await ask(house, request, 0)
     assert [one.error_code for one in answer.results[0].partitions] == [0] * partitions
+
+
+async def loaded(house: House, partition: int = 0) -> Window:
+    """What the group has in hand, when its state is read: an old leader is fenced by a record, and
+    that takes a sync."""
+    led = house.rooms.replicas.by_id(topic_id(house), partition)
+    assert led is not None
+    share = house.rooms.shares.take_up(GROUP, led)
+    while share.window is None:
+        assert share.failure is None
+        await asyncio.sleep(0)
+    return share.window
 
 
 class Member:

@@ -13,7 +13,7 @@ import pytest
 
 from ottla.testing.platter import CrashMode
 from tests.handlers.rooms import House
-from tests.share.sharing import GROUP, TOPIC, Member, begin, topic_id
+from tests.share.sharing import TOPIC, Member, begin, loaded
 
 ACCEPT, RELEASE = 1, 2
 RECORDS = 24
@@ -21,16 +21,6 @@ SETTINGS = {
     "share.coordinator.state.topic.num.partitions": "2",
     "share.coordinator.snapshot.update.records.per.snapshot": "3",
 }
-
-
-async def _loaded(house: House) -> None:
-    """Waits until the state is read: an old leader is fenced by a record, and that takes a sync."""
-    partition = house.rooms.replicas.by_id(topic_id(house), 0)
-    assert partition is not None
-    share = house.rooms.shares.take_up(GROUP, partition)
-    while share.window is None:
-        assert share.failure is None
-        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -61,7 +51,7 @@ async def test_what_was_answered_never_comes_again(seed: int) -> None:
             reader = Member(after, "z")
             came: dict[int, int] = {}
             await reader.fetch(records=0)
-            await _loaded(after)
+            await loaded(after)
             while acquired := await reader.acquire():
                 for first, last, count in acquired:
                     came.update(dict.fromkeys(range(first, last + 1), count))

@@ -38,6 +38,11 @@ EXACTLY = 1
 """The mode of acquiring in which `max_records` is not exceeded (KIP-1206)."""
 NO_RECORDS = b""
 MS_PER_S = 1000
+PASSED_OVER_MAX = 500
+"""Batches that nobody is to see, those of aborted transactions, that a fetch passes over in one
+turn of the loop: some milliseconds. It goes on in the next."""
+READ_COST = 16
+"""One read of a log costs as much as so many batches."""
 
 PartitionData = ShareFetchResponse.PartitionData
 TopicResponse = ShareFetchResponse.ShareFetchableTopicResponse
@@ -127,11 +132,13 @@ class ShareFetch(Pending):
         "_deadline_s",
         "_errors",
         "_failed",
+        "_goes_on",
         "_group_id",
         "_is_first",
         "_loop",
         "_member_id",
         "_parked",
+        "_passes_left",
         "_places",
         "_request",
         "_session",
@@ -170,6 +177,8 @@ class ShareFetch(Pending):
         self._parked: list[SharePartition] = []
         self._errors: dict[Place, KafkaError] = {}
         self._failed = False
+        self._passes_left = 0
+        self._goes_on: asyncio.Handle | None = None
         self._acknowledged: Results = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -192,14 +201,17 @@ class ShareFetch(Pending):
             share.waiters[self] = None
             share.partition.fetch_waiters[self] = None
         self._timer = self._loop.call_later(wait_s, self._expired)
+        self._go_on_soon()
 
     def advanced(self) -> None:
         """Records came, or came back."""
-        if not self._parked:
+        if not self._parked or self._goes_on is not None:
             return
         parts = self._attempt(must_have=self._request.min_bytes)
         if parts or self._failed:
             self._finish(parts)
+        else:
+            self._go_on_soon()
 
     def interrupted(self) -> None:
         """A partition is gone: the answer says so. Nothing is acquired any more, for others of its
@@ -214,6 +226,15 @@ class ShareFetch(Pending):
         self._leave()
 
     # inside
+
+    def _go_on_soon(self) -> None:
+        """Where the last attempt passed over as much as it may in one turn."""
+        if self._passes_left <= 0 and self._goes_on is None:
+            self._goes_on = self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._goes_on = None
+        self.advanced()
 
     def _expired(self) -> None:
         self._finish(self._attempt(must_have=0))
@@ -234,6 +255,7 @@ class ShareFetch(Pending):
     def _attempt(self, *, must_have: int) -> dict[Place, PartitionData]:
         """Acquires from each partition that has something, if all of them have `must_have` bytes
         together; errors are noted."""
+        self._passes_left = PASSED_OVER_MAX
         if not self._share_session.is_open:
             # Nobody would give back what it got now, until the lock ends.
             self._failed = True
@@ -246,7 +268,7 @@ class ShareFetch(Pending):
         parts: dict[Place, PartitionData] = {}
         records = self._request.max_records
         for place, share in ready:
-            if records <= 0:
+            if records <= 0 or self._passes_left <= 0:
                 break
             try:
                 most_bytes = min(own_bytes, left_bytes)
@@ -261,6 +283,9 @@ class ShareFetch(Pending):
                 )
                 self._fail(place, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
                 continue
+            if self._passes_left <= 0:
+                # Where others of its partitions have something, they need not wait for this one.
+                self._shares[place] = self._shares.pop(place)
             if part is not None:
                 parts[place] = part
                 assert isinstance(part.records, FileSlice), part
@@ -313,16 +338,16 @@ class ShareFetch(Pending):
         most_bytes: int,
         fits_bytes: int | None,
     ) -> PartitionData | None:
-        """Reads and acquires until something is, or nothing more is there. A first batch that is
-        larger than `most_bytes` is taken nevertheless, unless it is larger than `fits_bytes`, too
-        (KIP-74)."""
+        """Reads and acquires until something is, nothing more is there, or enough was passed over
+        in this turn. A first batch that is larger than `most_bytes` is taken nevertheless, unless
+        it is larger than `fits_bytes`, too (KIP-74)."""
         request = self._request
         # More are never locked at a time, and each may be a batch whose header is to be read.
         records = min(records, share.rules.limits.record_locks)
         wish = Wish(records, request.batch_size, request.share_acquire_mode == EXACTLY)
         window = share.window
         assert window is not None
-        while window.has_room(share.rules.limits):
+        while self._passes_left > 0 and window.has_room(share.rules.limits):
             read_from = window.next_offset()
             piece = self._read(share, read_from, most_bytes)
             if piece is None or (fits_bytes is not None and piece.size > fits_bytes):
@@ -341,6 +366,7 @@ class ShareFetch(Pending):
                 return _data(place, sent, acquired)
             if window.next_offset() <= read_from:
                 return None
+            self._passes_left -= len(placed) + READ_COST
         return None
 
     def _read(self, share: SharePartition, offset: int, most_bytes: int) -> FileSlice | None:
@@ -413,6 +439,9 @@ class ShareFetch(Pending):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._goes_on is not None:
+            self._goes_on.cancel()
+            self._goes_on = None
         parked, self._parked = self._parked, []
         for share in parked:
             share.waiters.pop(self, None)

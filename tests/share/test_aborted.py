@@ -1,0 +1,80 @@
+"""Groups that are to see nothing of aborted transactions, where there are many of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from ottla.protocol.messages.configs import IncrementalAlterConfigsRequest
+from tests.coordinator.asking import ask
+from tests.handlers.rooms import House
+from tests.handlers.transactions import Transactions
+from tests.share.sharing import GROUP, TOPIC, Member, acquired_of, begin, loaded
+
+GROUP_CONFIG = 32
+ABORTED = 4000
+AT_ITS_END = [(ABORTED, ABORTED + 1, 1)]
+"""The marker, of which clients say that there is no record, and the record behind it."""
+PASSED_MAX = 1000
+"""Offsets in one turn: of 500 batches, and of the read that was under way."""
+
+
+@pytest.fixture
+async def house() -> AsyncIterator[House]:
+    async with House({"share.coordinator.state.topic.num.partitions": "1"}) as opened:
+        await begin(opened, partitions=2)
+        name = "share.isolation.level"
+        config = IncrementalAlterConfigsRequest.AlterableConfig(name, 0, "read_committed")
+        resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+            GROUP_CONFIG, GROUP, [config]
+        )
+        answer = await ask(opened, IncrementalAlterConfigsRequest([resource]), 1)
+        assert answer.responses[0].error_code == 0
+        yield opened
+
+
+async def _abort(house: House) -> None:
+    Transactions(house, TOPIC).write(committed=False, batches=ABORTED)
+    await house.append(TOPIC, 0, [b"v"])
+
+
+async def test_a_long_stretch_is_passed_over_in_many_turns(house: House) -> None:
+    await _abort(house)
+    window = await loaded(house)
+    waiting = asyncio.ensure_future(Member(house, "a").acquire(wait_ms=60_000))
+    steps: list[int] = []
+    while not waiting.done():
+        before = window.start
+        await asyncio.sleep(0)
+        steps.append(window.start - before)
+
+    assert await waiting == AT_ITS_END
+    assert sum(steps) == ABORTED
+    assert max(steps) <= PASSED_MAX
+
+
+async def test_what_other_partitions_have_does_not_wait_for_its_end(house: House) -> None:
+    await _abort(house)
+    await house.append(TOPIC, 1, [b"v"])
+    window = await loaded(house)
+    await loaded(house, 1)
+    answer = await Member(house, "a").fetch(partitions=(0, 1), wait_ms=60_000)
+
+    assert acquired_of(answer, 1) == [(0, 0, 1)]
+    assert acquired_of(answer, 0) == []
+    assert window.start <= 2 * PASSED_MAX
+
+
+async def test_a_fetch_that_may_not_wait_goes_on_with_the_next(house: House) -> None:
+    await _abort(house)
+    window = await loaded(house)
+    a = Member(house, "a")
+    starts: list[int] = []
+    while not (acquired := await a.acquire()):
+        starts.append(window.start)
+
+    assert acquired == AT_ITS_END
+    assert starts == sorted(set(starts))
+    assert len(starts) > 1
