@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.handlers import auto_create
+from ottla.config.broker import BrokerConfig, Layers
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.messages.topics import DeleteTopicsRequest
 from tests.handlers.rooms import House
 
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -62,15 +64,49 @@ async def test_a_name_asked_by_many_is_created_once(house: House) -> None:
     assert house.events.named("auto_create_failed") == []
 
 
-async def test_what_cannot_be_created_is_told_and_forgotten() -> None:
+async def test_what_cannot_be_created_is_told_once_until_the_reason_is_another() -> None:
     async with House({"default.replication.factor": "3"}) as house:
-        await ask(house, "orders")
-        await house.settle()
+        for _ in range(3):
+            await ask(house, "orders")
+            await house.settle()
+        (failure,) = house.events.named("auto_create_failed")
+        assert (failure["topic"], failure["error"]) == ("orders", "INVALID_REPLICATION_FACTOR")
+
+        house.rooms.config = BrokerConfig.assemble(Layers(static={"num.partitions": "10001"}))
+        for _ in range(2):
+            await ask(house, "orders")
+            await house.settle()
+
+        errors = [one["error"] for one in house.events.named("auto_create_failed")]
+        assert errors == ["INVALID_REPLICATION_FACTOR", "POLICY_VIOLATION"]
+
+
+async def test_what_was_created_after_all_is_told_again_if_it_fails_again() -> None:
+    few = BrokerConfig.assemble(Layers(static={"num.partitions": "1"}))
+    many = BrokerConfig.assemble(Layers(static={"num.partitions": "10001"}))
+    async with House() as house:
+        for config in (many, few):
+            house.rooms.config = config
+            await ask(house, "orders")
+            await house.settle()
+        state = DeleteTopicsRequest.DeleteTopicState("orders")
+        await house.ask(DeleteTopicsRequest([state], timeout_ms=5000), 6)
+        house.rooms.config = many
         await ask(house, "orders")
         await house.settle()
 
-        failures = house.events.named("auto_create_failed")
-        assert [failure["error"] for failure in failures] == ["INVALID_REPLICATION_FACTOR"] * 2
+        assert len(house.events.named("auto_create_failed")) == 2
+
+
+async def test_only_so_many_failures_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auto_create, "TOLD_MAX", 2)
+    async with House({"default.replication.factor": "3"}) as house:
+        for name in ("a", "b", "c", "c", "b", "a"):
+            await ask(house, name)
+            await house.settle()
+
+        told = [one["topic"] for one in house.events.named("auto_create_failed")]
+        assert told == ["a", "b", "c", "a"]
 
 
 async def test_names_beyond_the_limit_are_left_to_who_asks_again(

@@ -33,6 +33,8 @@ must stay within milliseconds."""
 TOPICS_PER_SECOND = 100
 """Row 30 of the bad-input table. Kafka has no limit until a controller mutation quota is set; no
 application needs more than this, and a mistake in a loop does not fill the disk."""
+TOLD_MAX = 1000
+"""Names of which it is remembered why they could not be created, so that it is told once."""
 
 Spawn = Callable[[Coroutine[Any, Any, None], str], None]
 
@@ -41,12 +43,13 @@ class AutoCreation:
     """The names under way, each with the client that asked for it; one per broker. `spawn` runs a
     supervised coroutine by its name."""
 
-    __slots__ = ("_pending", "_running", "_spawn")
+    __slots__ = ("_pending", "_running", "_spawn", "_told")
 
     def __init__(self, spawn: Spawn) -> None:
         self._spawn = spawn
         self._pending: dict[str, str | None] = {}
         self._running = False
+        self._told: dict[str, tuple[ErrorCode, str | None]] = {}
 
     def __repr__(self) -> str:
         return f"<AutoCreation pending={len(self._pending)}>"
@@ -97,12 +100,19 @@ class AutoCreation:
             if code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 self._tell_failed(rooms, result.name, code, result.error_message, client_id)
                 continue
+            self._told.pop(result.name, None)
             if code is ErrorCode.NONE:
                 rooms.events.info("topic_auto_created", topic=result.name)
 
     def _tell_failed(
         self, rooms: Rooms, name: str, code: ErrorCode, reason: str | None, client_id: str | None
     ) -> None:
+        """Once for each topic and reason, though the client asks again every second."""
+        if self._told.get(name) == (code, reason):
+            return
+        if name not in self._told and len(self._told) >= TOLD_MAX:
+            del self._told[next(iter(self._told))]
+        self._told[name] = code, reason
         rooms.events.warning(
             "auto_create_failed", topic=name, error=code.name, reason=reason, client_id=client_id
         )
