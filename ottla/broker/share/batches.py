@@ -21,6 +21,7 @@ from ottla.protocol.records.batch import (
 READ_BYTES = 64 * 1024
 """What one read of headers takes; small batches come many at a time."""
 _OFFSET_AND_LENGTH = Struct(">qi")
+_LAST_OFFSET_DELTA = Struct(">23xi")
 
 
 class Placed(NamedTuple):
@@ -58,15 +59,17 @@ def batches_in(
             break
         is_aborted = False
         last = base
-        if chunk[at + MAGIC_POSITION] == MAGIC:
+        if chunk[at + MAGIC_POSITION] != MAGIC:
+            # An old message has the offset of the last record that is packed into it.
+            base = min(previous_last + 1, last)
+        elif not transactions and not open_producers:
+            last += _LAST_OFFSET_DELTA.unpack_from(chunk, at)[0]
+        else:
             header = read_header(chunk, at)
             last = header.last_offset
             while transactions and transactions[0][1] <= last:
                 open_producers.add(transactions.pop(0)[0])
             is_aborted = _is_aborted(header, open_producers)
-        else:
-            # An old message has the offset of the last record that is packed into it.
-            base = min(previous_last + 1, last)
         placed.append(Placed(Found(base, last, is_aborted), position, size))
         if last >= first + records - 1:
             break

@@ -201,7 +201,7 @@ class Window:
         if found[0].first > read_from:
             self._pass_over(read_from, found[0].first)
         last = found[-1].last
-        came_to_nothing = [one for one in found if one.aborted]
+        came_to_nothing = _stretches([one for one in found if one.aborted])
         taken: list[Run] = []
         left = wish.records
         position = max(found[0].first, self.start)
@@ -435,6 +435,17 @@ def _reach(found: Sequence[Found], offset: int, *, exactly: bool) -> int:
         return offset
     batch = found[max(bisect_right(found, offset, key=_first_of) - 1, 0)]
     return max(batch.last, offset)
+
+
+def _stretches(batches: Sequence[Found]) -> list[Found]:
+    """Batches that lie side by side as one, for what is done with one may take as long."""
+    stretches: list[Found] = []
+    for batch in batches:
+        if stretches and stretches[-1].last + 1 == batch.first:
+            stretches[-1] = Found(stretches[-1].first, batch.last, aborted=True)
+        else:
+            stretches.append(batch)
+    return stretches
 
 
 def _aborted_from(aborted: Sequence[Found], offset: int) -> Found | None:
