@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from ottla.broker.coordinator.share.coordinator import prune
+from ottla.broker.coordinator.share.coordinator import prune, snapshot_cold
 from ottla.broker.descriptors import RELEASE_INTERVAL_MS
 from ottla.broker.handlers.context import Rooms
 from ottla.broker.log.waypoint_keeper import WAYPOINT_INTERVAL_MS
@@ -87,11 +87,7 @@ def schedule_jobs(scheduler: Scheduler, rooms: Rooms, server: Server) -> None:
     )
     schedule_group_jobs(scheduler, rooms)
     schedule_account_jobs(scheduler, rooms)
-    scheduler.every(
-        "share-state-pruning",
-        config.share_coordinator_state_topic_prune_interval_ms,
-        partial(prune, rooms.share_state),
-    )
+    schedule_share_jobs(scheduler, rooms)
     scheduler.every(
         "producer-expiry", config.producer_id_expiration_check_interval_ms, expire_producers
     )
@@ -117,3 +113,12 @@ def schedule_group_jobs(scheduler: Scheduler, rooms: Rooms) -> None:
 
     interval_ms = rooms.config.offsets_retention_check_interval_ms
     scheduler.every("offset-expiry", interval_ms, expire_offsets)
+
+
+def schedule_share_jobs(scheduler: Scheduler, rooms: Rooms) -> None:
+    """The jobs of the share coordinator."""
+    config, coordinator = rooms.config, rooms.share_state
+    prune_ms = config.share_coordinator_state_topic_prune_interval_ms
+    cold_ms = config.share_coordinator_cold_partition_snapshot_interval_ms
+    scheduler.every("share-state-pruning", prune_ms, partial(prune, coordinator))
+    scheduler.every("share-state-snapshots", cold_ms, partial(snapshot_cold, coordinator, cold_ms))

@@ -74,9 +74,6 @@ share.coordinator.append.linger.ms | INT | -1..
 share.coordinator.cached.buffer.max.bytes | INT | 524288.. | cluster
   = 1048588
     Largest write buffer that the share coordinator keeps.
-share.coordinator.cold.partition.snapshot.interval.ms | INT | 1.. | internal
-  = 300000
-    How often an unchanged share partition is snapshot again.
 share.coordinator.load.buffer.size | INT | 1..
   = 5242880
     Bytes of the share state topic that are read at once when it is loaded.

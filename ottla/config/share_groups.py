@@ -93,6 +93,12 @@ class ShareGroupConfig(BaseModel):
         45_000, "Silence after which a member of a share group is dropped.", at_least=1
     )
 
+    share_coordinator_cold_partition_snapshot_interval_ms: Int = key(
+        300_000,
+        "How often an unchanged share partition is snapshot again.",
+        at_least=1,
+        internal=True,
+    )
     share_coordinator_snapshot_update_records_per_snapshot: Int = key(
         500, "Updates of a share partition between two snapshots.", at_least=0, at_most=500
     )

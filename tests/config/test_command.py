@@ -75,6 +75,15 @@ def test_compaction_is_shown_as_without_effect(capsys: CaptureText) -> None:
     assert [row["acts"] for row in deleted] == [True, True]
 
 
+def test_a_setting_of_the_share_coordinator_says_whether_it_acts(capsys: CaptureText) -> None:
+    """Its writes gather while a sync is under way, whatever the linger is."""
+    main(["config", "share.coordinator.*.ms", "--all", "--json"])
+    acts = {row["name"]: row["acts"] for row in json.loads(capsys.readouterr().out)}
+
+    assert acts["share.coordinator.cold.partition.snapshot.interval.ms"]
+    assert not acts["share.coordinator.append.linger.ms"]
+
+
 def test_a_wrong_setting_is_a_sentence_and_a_status(capsys: CaptureText) -> None:
     assert main(["config", "--override", "log.segment.byte=1"]) == EX_CONFIG
     assert capsys.readouterr().err.startswith("ottla: --override: log.segment.byte=1: no such key")

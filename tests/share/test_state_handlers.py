@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 from ottla.broker.coordinator.share import coordinator
-from ottla.broker.coordinator.share.coordinator import SHARE_GROUP_STATE, prune
+from ottla.broker.coordinator.share.coordinator import (
+    SHARE_GROUP_STATE,
+    prune,
+    snapshot_cold,
+)
 from ottla.broker.coordinator.share.state import SharePartitionKey
 from ottla.protocol.api import SERVED, ApiKey
 from ottla.protocol.errors import ErrorCode
@@ -177,3 +181,17 @@ async def test_old_records_are_deleted(house: House, monkeypatch: pytest.MonkeyP
     async with house.restarted() as again:
         read = (await ask(again, _read(again, [0, 1]), 0)).results[0].partitions
         assert [one.start_offset for one in read] == [10, 11]
+
+
+async def test_what_is_cold_is_snapshot_again(house: House) -> None:
+    await _make_topic(house)
+    await ask(house, _initialize(house, [0]), 0)
+    runner, _ = house.rooms.share_state.runner(SharePartitionKey(GROUP, _id(house), 0).placed_by)
+    log = runner.partition.log
+    end_offset = log.log_end_offset
+    for waited_ms, records in ((299_999, 0), (1, 1), (600_000, 1)):
+        house.rooms.clock.advance(waited_ms)  # type: ignore[attr-defined]
+        snapshot_cold(house.rooms.share_state, 300_000)
+        await ask(house, _read(house, [0]), 0)
+
+        assert log.log_end_offset == end_offset + records

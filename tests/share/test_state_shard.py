@@ -13,7 +13,11 @@ from ottla.broker.coordinator.share.records import SHARE_RECORDS
 from ottla.broker.coordinator.share.shard import ShareShard
 from ottla.broker.coordinator.share.state import SharePartitionKey, ShareState
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.coordinator_records import ShareSnapshotValue, ShareUpdateValue
+from ottla.protocol.messages.coordinator_records import (
+    ShareSnapshotKey,
+    ShareSnapshotValue,
+    ShareUpdateValue,
+)
 from ottla.protocol.messages.share_state import (
     InitializeShareGroupStateRequest,
     ReadShareGroupStateRequest,
@@ -110,6 +114,17 @@ class Lone:
 
     def snapshot_all(self) -> Any:
         return self._done(lambda reply: self.shard.snapshot_all(reply, self.now))
+
+    def snapshot_cold(self, interval_ms: int) -> list[tuple[Any, ...]]:
+        """(partition, snapshot epoch, created, written) of each snapshot."""
+        outcome = self.shard.snapshot_cold(interval_ms, self.now)
+        self.records += outcome.records
+        found = [(one.key, one.value) for one in outcome.records]
+        return [
+            (key.partition, value.snapshot_epoch, value.create_timestamp, value.write_timestamp)
+            for key, value in found
+            if isinstance(key, ShareSnapshotKey) and isinstance(value, ShareSnapshotValue)
+        ]
 
     def _done(self, command: Any) -> Any:
         reply = Answered()
@@ -321,6 +336,35 @@ def test_snapshots_of_everything_replace_all_records_before() -> None:
     assert {key: _shown(state) for key, state in replayed.states.items()} == before
 
 
+def test_what_had_no_snapshot_for_long_gets_one() -> None:
+    lone = Lone()
+    lone.initialize(0)
+    lone.write((0, 3, 2, 1), start=0)
+    before = _shown(lone.shard.states[KEY])
+    lone.now = Moment(0, 1_900)
+    lone.initialize(4, key=KEY._replace(partition=1))
+
+    assert lone.snapshot_cold(1_000) == []
+    lone.now = Moment(0, 2_000)
+    assert lone.snapshot_cold(1_000) == [(0, 1, 1_000, 2_000)]
+    assert _shown(lone.replayed(lone.records[-1:]).states[KEY]) == before
+    assert lone.replayed(lone.records).states == lone.shard.states
+
+
+def test_where_all_is_quiet_nothing_is_snapshot_again() -> None:
+    lone = Lone()
+    lone.initialize(0)
+    lone.now = Moment(0, 2_000)
+    assert len(lone.snapshot_cold(1_000)) == 1
+    lone.now = Moment(0, 9_000)
+
+    assert lone.snapshot_cold(1_000) == []
+    for offset in range(UPDATES_PER_SNAPSHOT + 1):
+        lone.write((offset, offset, 2, 1), start=0)
+    lone.now = Moment(0, 10_000)
+    assert len(lone.snapshot_cold(1_000)) == 1
+
+
 def _shown(state: ShareState) -> tuple[Any, ...]:
     return state.start_offset, state.complete_count, state.state_epoch, state.batches
 
@@ -331,6 +375,7 @@ STEPS = st.lists(
         st.tuples(st.just("read"), st.integers(-1, 4)),
         st.tuples(st.just("delete")),
         st.tuples(st.just("snapshot")),
+        st.tuples(st.just("cold"), st.integers(0, 2_000)),
         st.tuples(
             st.just("write"),
             st.integers(0, 12),
@@ -359,6 +404,9 @@ def test_a_replay_gives_the_same_state(steps: list[tuple[Any, ...]]) -> None:
                 lone.delete()
             case ("snapshot",):
                 lone.snapshot_all()
+            case ("cold", ms):
+                lone.now = Moment(0, lone.now.wall_ms + ms)
+                lone.snapshot_cold(1_000)
             case ("write", first, length, state, count, start, leader_epoch, state_epoch):
                 lone.write(
                     (first, first + length, state, count),

@@ -75,6 +75,12 @@ def prune(coordinator: ShareCoordinator) -> None:
             runner.perform(shard.snapshot_all(_Deletion(runner), runner.now()))
 
 
+def snapshot_cold(coordinator: ShareCoordinator, interval_ms: int) -> None:
+    """A periodic job: what had no snapshot for so long gets one."""
+    for runner, shard in coordinator.loaded():
+        runner.perform(shard.snapshot_cold(interval_ms, runner.now()))
+
+
 class _Deletion:
     """Waits for the new snapshots. What stood in the log before them is what they replace; what
     was only on its way to the log then may stay."""

@@ -233,6 +233,18 @@ class ShareShard:
         outcome.answers.append(Answer(reply, True))
         return outcome
 
+    def snapshot_cold(self, interval_ms: int, now: Moment) -> Outcome:
+        """A snapshot of what had none for so long, so that no record before is needed any more;
+        unless nothing was snapshot since for another reason: then all would be for nothing."""
+        outcome = Outcome()
+        if all(state.is_cold for state in self.states.values()):
+            return outcome
+        for key, state in self.states.items():
+            if now.wall_ms - state.written_ms >= interval_ms:
+                value = state.snapshot(written_ms=now.wall_ms)
+                self._write(outcome, ShareSnapshotKey(*key), value, now)
+        return outcome
+
     def expire(self, now: Moment) -> Outcome:
         return Outcome()
 

@@ -101,6 +101,11 @@ class ShareState:
         self.updates += 1
 
     @property
+    def is_cold(self) -> bool:
+        """Whether its snapshot repeats an older one."""
+        return self.created_ms != self.written_ms
+
+    @property
     def end_offset(self) -> int:
         """Nothing is said of records from here on."""
         return max(self.start_offset, self.batches[-1].last + 1 if self.batches else NO_OFFSET)
