@@ -31,10 +31,9 @@ from tests.coordinator.simulation import (
     ANSWER_MS_MAX,
     GROUP,
     HEARTBEAT_MS,
-    REBALANCE_MS,
     REJOIN,
-    SESSION_MS,
     Member,
+    World,
     tell_story,
 )
 
@@ -78,9 +77,8 @@ class MixedWorld(ConsumerWorld):
     def _leave(self, member: Member) -> None:
         if member.name not in self.classic:
             super()._leave(member)
-            return
-        leaver = groups.LeaveGroupRequest.MemberIdentity(member.member_id)
-        self._ask(member, groups.LeaveGroupRequest(GROUP, "", [leaver]), 5)
+        else:
+            World._leave(self, member)
 
     def _act(self, member: Member) -> None:
         assert isinstance(member, Consumer)
@@ -97,34 +95,21 @@ class MixedWorld(ConsumerWorld):
             del self.led[member.name]
             member.reset()  # it leads, and there are more partitions than it has assigned
         elif self.now_ms - member.heard_ms >= HEARTBEAT_MS:
-            beat = groups.HeartbeatRequest(
-                GROUP, member.generation, member.member_id, member.instance
-            )
-            self._ask(member, beat, 4)
+            self._heartbeat(member)
         elif member.has and self.rng.randrange(4) == 0:
             self._commit(member)
 
     def _join(self, member: Member) -> None:
-        assert isinstance(member, Consumer)
         self.led.pop(member.name, None)
-        metadata = subscription(member.topics, {})
-        protocol = groups.JoinGroupRequest.JoinGroupRequestProtocol("range", metadata)
-        request = groups.JoinGroupRequest(
-            GROUP,
-            SESSION_MS,
-            REBALANCE_MS,
-            member.member_id,
-            member.instance,
-            "consumer",
-            [protocol],
-        )
-        self._ask(member, request, 9)
+        super()._join(member)
+
+    def _metadata(self, member: Member) -> bytes:
+        assert isinstance(member, Consumer)
+        return subscription(member.topics, {})
 
     def _is_member(self, member: Member) -> bool:
-        group = self.lone.shard.groups.get(GROUP)
-        if isinstance(group, ClassicGroup):
-            return member.member_id in group.members and group.generation == member.generation
-        return super()._is_member(member)
+        """By the protocol that the group uses now."""
+        return World._is_member(self, member) or super()._is_member(member)
 
     def _may_commit(self, member: Consumer, place: Place) -> bool:
         group = self.lone.shard.groups.get(GROUP)
@@ -161,28 +146,10 @@ class MixedWorld(ConsumerWorld):
             return
         super()._refused(member, response, code)
 
-    def _joined(self, member: Member, response: groups.JoinGroupResponse) -> None:
-        member.member_id = response.member_id
-        member.generation = response.generation_id
-        member.state = "syncing"
-        assignments = []
-        if response.leader == response.member_id and not response.skip_assignment:
-            self.led[member.name] = dict(self.counts)
-            assignments = self._deal(response)
-        request = groups.SyncGroupRequest(
-            GROUP,
-            member.generation,
-            member.member_id,
-            member.instance,
-            "consumer",
-            "range",
-            assignments,
-        )
-        self._ask(member, request, 5)
-
     def _deal(
-        self, response: groups.JoinGroupResponse
+        self, member: Member, response: groups.JoinGroupResponse
     ) -> list[groups.SyncGroupRequest.SyncGroupRequestAssignment]:
+        self.led[member.name] = dict(self.counts)
         wants = {one.member_id: read_subscription(one.metadata).topics for one in response.members}
         shares: dict[str, list[AssignedTopic]] = {name: [] for name in wants}
         for topic, count in self.counts.items():

@@ -220,16 +220,14 @@ class World:
             self._join(member)
         elif member.state == "running":
             if self.now_ms - member.heard_ms >= HEARTBEAT_MS:
-                beat = groups.HeartbeatRequest(
-                    GROUP, member.generation, member.member_id, member.instance
-                )
-                self._ask(member, beat, 4)
+                self._heartbeat(member)
             elif member.owned and self.rng.randrange(4) == 0:
                 self._commit(member)
 
     def _join(self, member: Member) -> None:
         member.owned = []
-        protocol = groups.JoinGroupRequest.JoinGroupRequestProtocol("range", b"")
+        metadata = self._metadata(member)
+        protocol = groups.JoinGroupRequest.JoinGroupRequestProtocol("range", metadata)
         request = groups.JoinGroupRequest(
             GROUP,
             SESSION_MS,
@@ -240,6 +238,14 @@ class World:
             [protocol],
         )
         self._ask(member, request, 9)
+
+    def _metadata(self, member: Member) -> bytes:
+        """What a member says of itself when it joins."""
+        return b""
+
+    def _heartbeat(self, member: Member) -> None:
+        beat = groups.HeartbeatRequest(GROUP, member.generation, member.member_id, member.instance)
+        self._ask(member, beat, 4)
 
     def _commit(self, member: Member) -> None:
         index = self.rng.choice(member.owned)
@@ -332,12 +338,9 @@ class World:
         member.member_id = response.member_id
         member.generation = response.generation_id
         member.state = "syncing"
-        assignments = []
+        assignments: list[groups.SyncGroupRequest.SyncGroupRequestAssignment] = []
         if response.leader == response.member_id and not response.skip_assignment:
-            names = [one.member_id for one in response.members]
-            for position, name in enumerate(names):
-                mine = bytes(range(position, self.partitions, len(names)))
-                assignments.append(groups.SyncGroupRequest.SyncGroupRequestAssignment(name, mine))
+            assignments = self._deal(member, response)
         request = groups.SyncGroupRequest(
             GROUP,
             member.generation,
@@ -348,6 +351,18 @@ class World:
             assignments,
         )
         self._ask(member, request, 5)
+
+    def _deal(
+        self, member: Member, response: groups.JoinGroupResponse
+    ) -> list[groups.SyncGroupRequest.SyncGroupRequestAssignment]:
+        """The member leads: what it assigns to whom."""
+        names = [one.member_id for one in response.members]
+        return [
+            groups.SyncGroupRequest.SyncGroupRequestAssignment(
+                name, bytes(range(position, self.partitions, len(names)))
+            )
+            for position, name in enumerate(names)
+        ]
 
     def _assigned(self, member: Member, response: groups.SyncGroupResponse) -> None:
         member.state = "fetching"
