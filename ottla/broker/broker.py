@@ -46,6 +46,7 @@ from ottla.broker.metadata.image import (
 )
 from ottla.broker.metadata.publish import MetadataMachine
 from ottla.broker.network.server import Limits, Server
+from ottla.broker.network.waiting_room import WAITING_MAX
 from ottla.broker.ports import Events
 from ottla.broker.posix import PosixDisk, SystemClock, raise_descriptor_limit
 from ottla.broker.quorum.driver import Quorum
@@ -69,6 +70,8 @@ STOP_GRACE_S = 0.5
 """A stop waits this long for requests that are being answered."""
 WORKER_THREADS = 4
 """For cold reads, recompression and checkpoints, all of which wait or release the GIL."""
+WAITING_SHARE = 16
+"""This part of the descriptors is for connections that wait to be closed."""
 RESERVED_DESCRIPTORS = 64
 """Kept from connections for segments, the metadata log and probes (row 39 of the bad inputs)."""
 UNMADE_INTERVAL_MS = 5000
@@ -327,11 +330,16 @@ class Broker:
             held_bytes_max=config.queued_max_request_bytes,
             quota_window_ms=config.quota_window_size_seconds * MS_PER_S,
             quota_window_count=config.quota_window_num,
+            waiting_max=self._descriptors_for_waiting(),
         )
 
     def _descriptors_for_connections(self) -> int:
         """A connection has two: its transport's and the outbox's."""
-        return max(1, (self._descriptors - RESERVED_DESCRIPTORS) // 2)
+        left = self._descriptors - RESERVED_DESCRIPTORS - self._descriptors_for_waiting()
+        return max(1, left // 2)
+
+    def _descriptors_for_waiting(self) -> int:
+        return min(WAITING_MAX, self._descriptors // WAITING_SHARE)
 
     def _load_logs(self) -> None:
         image = self.quorum.image

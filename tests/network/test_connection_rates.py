@@ -8,7 +8,6 @@ from collections.abc import Mapping
 import pytest
 
 from ottla.broker.metadata.image import QuotaEntity
-from ottla.broker.network import waiting_room
 from ottla.broker.network.connection_rates import CREATION_RATE, ConnectionRates
 from ottla.broker.network.waiting_room import WaitingRoom
 
@@ -115,7 +114,7 @@ class _Door(asyncio.Protocol):
 
 async def test_who_is_held_is_closed_after_its_time_and_heard_of_no_more() -> None:
     loop = asyncio.get_running_loop()
-    room = WaitingRoom(loop)
+    room = WaitingRoom(loop, most=10)
     server = await loop.create_server(lambda: _Door(room, 200), "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     started_s = loop.time()
@@ -130,12 +129,9 @@ async def test_who_is_held_is_closed_after_its_time_and_heard_of_no_more() -> No
     server.close()
 
 
-async def test_the_room_has_an_end_and_all_leave_it_together(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(waiting_room, "WAITING_MAX", 1)
+async def test_the_room_has_an_end_and_all_leave_it_together() -> None:
     loop = asyncio.get_running_loop()
-    room = WaitingRoom(loop)
+    room = WaitingRoom(loop, most=1)
     server = await loop.create_server(lambda: _Door(room, 60_000), "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     _, first = await asyncio.open_connection("127.0.0.1", port)

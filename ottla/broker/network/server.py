@@ -26,7 +26,7 @@ from ottla.broker.network.lane import Lane
 from ottla.broker.network.metering import Meter
 from ottla.broker.network.outbox import PageCache, TurnEnd
 from ottla.broker.network.quotas import ClientQuotas
-from ottla.broker.network.waiting_room import WaitingRoom
+from ottla.broker.network.waiting_room import WAITING_MAX, WaitingRoom
 from ottla.broker.ports import Events
 from ottla.config.types import Listener
 from ottla.protocol.api import ApiKey
@@ -64,6 +64,8 @@ class Limits:
     """All receive buffers together (queued.max.request.bytes); -1 is no limit."""
     quota_window_ms: int = 1000
     quota_window_count: int = 11
+    waiting_max: int = WAITING_MAX
+    """Connections that are not served and not closed yet, for their address makes too many."""
 
 
 class Endpoint:
@@ -190,7 +192,7 @@ class Server:
         self.connection_rates = ConnectionRates(
             window_ms=limits.quota_window_ms, window_count=limits.quota_window_count
         )
-        self.waiting_room = WaitingRoom(self.loop)
+        self.waiting_room = WaitingRoom(self.loop, most=limits.waiting_max)
         self.held_bytes = 0
         self.stopping = False
         self._connections: dict[Connection, str] = {}

@@ -7,18 +7,19 @@ from __future__ import annotations
 import asyncio
 
 WAITING_MAX = 1000
-"""Each has a descriptor and waits for a window of the quota, which is a second. More are closed at
-once: an address that opens thousands a second does not mind."""
+"""Each has a descriptor, and waits for a window of the quota, which is a second. An address that
+opens more than that is no client, and is not slowed down by waiting."""
 MS_PER_S = 1000
 
 
 class WaitingRoom:
-    """One for all connections of a broker."""
+    """One for all connections of a broker; where `most` wait already the next is closed at once."""
 
-    __slots__ = ("_loop", "_waiting")
+    __slots__ = ("_loop", "_most", "_waiting")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, most: int) -> None:
         self._loop = loop
+        self._most = most
         self._waiting: dict[asyncio.Transport, asyncio.TimerHandle] = {}
 
     def __len__(self) -> int:
@@ -26,7 +27,7 @@ class WaitingRoom:
 
     def hold(self, transport: asyncio.Transport, wait_ms: int) -> None:
         """Takes the connection over from its protocol, and closes it after this time."""
-        if len(self._waiting) >= WAITING_MAX:
+        if len(self._waiting) >= self._most:
             transport.abort()
             return
         transport.set_protocol(_Guest(self, transport))
