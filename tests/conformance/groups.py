@@ -12,43 +12,35 @@ time, and what was committed is committed after the kill. `make conformance` run
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 import signal
-import subprocess
-import sys
-import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import click
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.conformance import clients
-from tests.peers import jars, topics
+from tests.conformance import clients, scenes
+from tests.conformance.scenes import java, python
+from tests.peers import topics
 from tests.peers.servers import Ottla
 
 PARTITIONS = 6
 RECORDS = 300
 JOIN_SECONDS_MAX = 40.0
-EVICTION_SECONDS_MAX = 30.0
 AT_ONCE = 3
 """Clients at a time, each with a broker of its own."""
 
 
 @dataclass(frozen=True)
-class Kind:
-    """A client whose members are run by `command` and arguments (see members/lines.py)."""
+class Kind(scenes.Kind):
+    """A client, whether it has static members, and by which protocol they join."""
 
-    client: clients.Client
-    command: tuple[str, ...]
     has_static: bool = True
     protocol: str = "classic"
 
@@ -58,25 +50,20 @@ class Kind:
         return client if self.protocol == "classic" else f"{client}-{self.protocol}"
 
 
-def _python(module: str) -> tuple[str, ...]:
-    return sys.executable, "-m", f"tests.conformance.members.{module}"
-
-
 _BY_NAME = {client.name: client for client in clients.CLIENTS}
-JAVA_MEMBER = (*clients.JAVA.driver[:-1], str(clients.HERE / "java" / "Member.java"))
 KINDS = (
-    Kind(clients.CONFLUENT, _python("confluent")),
-    Kind(_BY_NAME["aiokafka"], _python("aio")),
-    Kind(_BY_NAME["kafka-python"], _python("pure")),
+    Kind(clients.CONFLUENT, python("confluent")),
+    Kind(_BY_NAME["aiokafka"], python("aio")),
+    Kind(_BY_NAME["kafka-python"], python("pure")),
     Kind(
         _BY_NAME["kafkajs"],
         ("node", str(clients.HERE / "node" / "member.js")),
         has_static=False,
     ),
     Kind(_BY_NAME["franz-go"], (str(clients.FRANZ_GO), "member")),
-    Kind(clients.JAVA, JAVA_MEMBER),
-    Kind(clients.CONFLUENT, _python("confluent"), protocol="consumer"),
-    Kind(clients.JAVA, JAVA_MEMBER, protocol="consumer"),
+    Kind(clients.JAVA, java("Member.java")),
+    Kind(clients.CONFLUENT, python("confluent"), protocol="consumer"),
+    Kind(clients.JAVA, java("Member.java"), protocol="consumer"),
 )
 # So long a stopped static member may take to come back: a JVM starts in seconds.
 CONSUMER_GROUPS = {
@@ -97,24 +84,16 @@ class Span:
     until: int | None = None
 
 
-class MemberProcess:
+class Member:
     """One member, and what it has told so far."""
 
-    def __init__(self, name: str, command: tuple[str, ...], arguments: list[str]) -> None:
+    def __init__(self, name: str, command: list[str]) -> None:
         self.name = name
         self.spans: list[Span] = []
         self.seen: set[tuple[int, int]] = set()
         self.changes = 0
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the member
-        self._process = subprocess.Popen(
-            [*command, *arguments],
-            cwd=jars.ROOT,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-        )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        self._process = scenes.MemberProcess(command, self._told)
+        self.tail = self._process.tail
 
     @property
     def own(self) -> set[int]:
@@ -126,33 +105,23 @@ class MemberProcess:
     def leave(self) -> None:
         self._end(signal.SIGTERM)
 
-    def tail(self) -> str:
-        """What it complained about."""
-        self._errors.seek(0)
-        return self._errors.read()[-1500:].decode(errors="replace")
-
-    def _end(self, number: int) -> None:
+    def _end(self, number: signal.Signals) -> None:
         until = round(time.time() * 1000)
-        self._process.send_signal(number)
-        self._process.wait(20)
-        self._reader.join(5)
+        self._process.end(number)
         for span in self.spans:
             span.until = until if span.until is None else min(span.until, until)
 
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for text in self._process.stdout:
-            line = json.loads(text)
-            if line["event"] == "read":
-                self.seen.update((partition, offset) for partition, offset in line["at"])
-                continue
-            self.changes += 1
-            partitions = line.get("partitions", [])
-            if line["event"] == "assigned":
-                self.spans += [Span(self.name, one, line["t"]) for one in partitions]
-            for span in self.spans:
-                if line["event"] == "revoked" and span.partition in partitions:
-                    span.until = line["t"] if span.until is None else span.until
+    def _told(self, line: dict[str, Any]) -> None:
+        if line["event"] == "read":
+            self.seen.update((partition, offset) for partition, offset in line["at"])
+            return
+        self.changes += 1
+        partitions = line.get("partitions", [])
+        if line["event"] == "assigned":
+            self.spans += [Span(self.name, one, line["t"]) for one in partitions]
+        for span in self.spans:
+            if line["event"] == "revoked" and span.partition in partitions:
+                span.until = line["t"] if span.until is None else span.until
 
 
 @dataclass
@@ -161,7 +130,7 @@ class Scene:
 
     kind: Kind
     server: Ottla
-    members: list[MemberProcess] = field(default_factory=list)
+    members: list[Member] = field(default_factory=list)
     written: set[tuple[int, int]] = field(default_factory=set)
     steps: list[str] = field(default_factory=list)
 
@@ -169,10 +138,10 @@ class Scene:
     def name(self) -> str:
         return self.kind.name
 
-    def start(self, name: str, instance: str = "-") -> MemberProcess:
+    def start(self, name: str, instance: str = "-") -> Member:
         group = f"group-{self.name}"
         arguments = [self.server.bootstrap, self.name, group, instance, self.kind.protocol]
-        member = MemberProcess(name, self.kind.command, arguments)
+        member = Member(name, [*self.kind.command, *arguments])
         self.members.append(member)
         return member
 
@@ -198,7 +167,7 @@ class Scene:
     def seen(self) -> set[tuple[int, int]]:
         return set().union(*(member.seen for member in self.members))
 
-    def settle(self, what: str, *members: MemberProcess) -> None:
+    def settle(self, what: str, *members: Member) -> None:
         """These members share all partitions, and each has some."""
         everything = list(range(PARTITIONS))
         self.wait(
@@ -210,18 +179,16 @@ class Scene:
         )
 
     def wait(self, what: str, is_so: Callable[[], bool]) -> None:
-        started = time.perf_counter()
-        while not is_so():
-            if time.perf_counter() - started > JOIN_SECONDS_MAX:
-                owned = {member.name: sorted(member.own) for member in self.members}
-                complaints = "".join(member.tail() for member in self.members)
-                missing = len(self.written - self.seen)
-                raise AssertionError(
-                    f"{self.name}: waited in vain until {what}; own {owned}, {missing} records"
-                    f" not read; {complaints}"
-                )
-            time.sleep(0.02)
-        self.steps.append(f"{time.perf_counter() - started:.1f}")
+        self.steps.append(scenes.wait(is_so, JOIN_SECONDS_MAX, partial(self._complaint, what)))
+
+    def _complaint(self, what: str) -> str:
+        owned = {member.name: sorted(member.own) for member in self.members}
+        complaints = "".join(member.tail() for member in self.members)
+        missing = len(self.written - self.seen)
+        return (
+            f"{self.name}: waited in vain until {what}; own {owned}, {missing} records not read;"
+            f" {complaints}"
+        )
 
     def committed(self) -> dict[int, int]:
         consumer = Consumer(
@@ -295,51 +262,22 @@ def opened(kind: Kind, folder: Path) -> Iterator[Scene]:
         server.close()
 
 
-def run(names: list[str]) -> tuple[dict[str, str], list[str], list[str]]:
-    """(what each client's steps took, failures, clients that cannot run here)."""
-    present = [kind for kind in KINDS if not names or kind.client.name in names]
-    skipped = [kind.name for kind in present if kind.client.missing()]
-    present = [kind for kind in present if not kind.client.missing()]
-    for client in {kind.client.name: kind.client for kind in present}.values():
-        client.prepare()
-    folder = Path(tempfile.mkdtemp(prefix="ottla-groups-"))
-    done: dict[str, str] = {}
-    failures: list[str] = []
+def run(names: list[str]) -> scenes.Ran:
+    """The scene with every client that is named, or with all."""
 
-    def act(kind: Kind) -> None:
+    def act(kind: Kind, folder: Path) -> list[str]:
         with opened(kind, folder) as scene:
-            try:
-                play(scene)
-            except (AssertionError, OSError, RuntimeError, subprocess.SubprocessError) as error:
-                failures.append(f"{kind.name}: {error}")
-            else:
-                done[kind.name] = " ".join(scene.steps)
+            play(scene)
+            return scene.steps
 
-    try:
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            list(pool.map(act, present))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    return done, failures, skipped
+    return scenes.run(KINDS, names, act, at_once=AT_ONCE, what="group")
 
 
 @click.command()
 @click.option("--only", default="", help="Client names, with commas.")
 def main(only: str) -> None:
     """Plays the scene with every client that this machine has."""
-    started = time.perf_counter()
-    done, failures, skipped = run([name for name in only.split(",") if name])
-    for name, steps in done.items():
-        click.echo(f"{name}: seconds of each wait: {steps}")
-    for line in failures:
-        click.echo(f"FAILED {line}")
-    for name in skipped:
-        click.echo(f"skipped: {name}")
-    click.echo(
-        f"{len(done)} clients, {len(failures)} failures, {time.perf_counter() - started:.0f} s"
-    )
-    short = os.environ.get("CI") == "true" and skipped
-    sys.exit(1 if failures or short or not done else 0)
+    scenes.report("group", lambda: run([name for name in only.split(",") if name]))
 
 
 if __name__ == "__main__":

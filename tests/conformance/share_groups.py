@@ -11,25 +11,20 @@ conformance` runs it, too.
 
 from __future__ import annotations
 
-import json
-import shutil
 import signal
 import subprocess
-import sys
-import tempfile
-import threading
-import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 from confluent_kafka import Producer, admin
 
-from tests.conformance import clients
+from tests.conformance import clients, scenes
+from tests.conformance.scenes import Kind, MemberProcess, java, python
 from tests.peers import jars, topics
 from tests.peers.servers import Ottla
 
@@ -54,55 +49,10 @@ COMMAND = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 Place = tuple[int, int]
 
 
-@dataclass(frozen=True)
-class Kind:
-    """A client whose members are run by `command` and arguments (see members/share.py)."""
-
-    client: clients.Client
-    command: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        return self.client.name
-
-
 KINDS = (
-    Kind(clients.CONFLUENT, (sys.executable, "-m", "tests.conformance.members.share")),
-    Kind(
-        clients.JAVA,
-        (*clients.JAVA.driver[:-1], str(clients.HERE / "java" / "ShareMember.java")),
-    ),
+    Kind(clients.CONFLUENT, python("share")),
+    Kind(clients.JAVA, java("ShareMember.java")),
 )
-
-
-class Member:
-    """One member's process; what it tells goes to `tell`."""
-
-    def __init__(self, command: list[str], tell: Callable[[str, list[list[int]]], None]) -> None:
-        self._tell = tell
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the member
-        self._process = subprocess.Popen(
-            command, cwd=jars.ROOT, stdout=subprocess.PIPE, stderr=self._errors, text=True
-        )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def end(self, number: int = signal.SIGTERM) -> None:
-        if self._process.poll() is None:
-            self._process.send_signal(number)
-            self._process.wait(20)
-        self._reader.join(5)
-
-    def tail(self) -> str:
-        """What it complained about."""
-        self._errors.seek(0)
-        return self._errors.read()[-1500:].decode(errors="replace")
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for text in self._process.stdout:
-            line = json.loads(text)
-            self._tell(line["event"], line["at"])
 
 
 @dataclass
@@ -111,7 +61,7 @@ class Scene:
 
     kind: Kind
     server: Ottla
-    members: list[Member] = field(default_factory=list)
+    members: list[MemberProcess] = field(default_factory=list)
     numbers: dict[Place, int] = field(default_factory=dict)
     held: set[Place] = field(default_factory=set)
     counts: dict[Place, list[int]] = field(default_factory=dict)
@@ -129,9 +79,9 @@ class Scene:
     def group(self) -> str:
         return f"share-{self.name}"
 
-    def start(self, how: str) -> Member:
+    def start(self, how: str) -> MemberProcess:
         arguments = [self.server.bootstrap, self.name, self.group, how]
-        member = Member([*self.kind.command, *arguments], self._told)
+        member = MemberProcess([*self.kind.command, *arguments], self._told)
         self.members.append(member)
         return member
 
@@ -151,17 +101,12 @@ class Scene:
         assert producer.flush(30) == 0
 
     def wait(self, what: str, is_so: Callable[[], bool]) -> None:
-        started = time.perf_counter()
-        while not is_so():
-            if time.perf_counter() - started > WAIT_SECONDS_MAX:
-                complaints = "".join(member.tail() for member in self.members)
-                missing = sorted(self.numbers.keys() - self.settled - self.lost)[:10]
-                raise AssertionError(
-                    f"{self.name}: waited in vain until {what}; not settled: {missing};"
-                    f" {complaints}"
-                )
-            time.sleep(0.02)
-        self.steps.append(f"{time.perf_counter() - started:.1f}")
+        self.steps.append(scenes.wait(is_so, WAIT_SECONDS_MAX, partial(self._complaint, what)))
+
+    def _complaint(self, what: str) -> str:
+        complaints = "".join(member.tail() for member in self.members)
+        missing = sorted(self.numbers.keys() - self.settled - self.lost)[:10]
+        return f"{self.name}: waited in vain until {what}; not settled: {missing}; {complaints}"
 
     def all_settled(self) -> bool:
         return self.numbers.keys() <= self.settled | self.lost
@@ -169,8 +114,9 @@ class Scene:
     def check(self) -> None:
         assert not self.faults, f"{self.name}: {self.faults[:5]}"
 
-    def _told(self, event: str, at: list[list[int]]) -> None:
-        for partition, offset, count, kind in at:
+    def _told(self, line: dict[str, Any]) -> None:
+        event = line["event"]
+        for partition, offset, count, kind in line["at"]:
             place = (partition, offset)
             if event in ("held", "lost"):
                 (self.held if event == "held" else self.lost).add(place)
@@ -268,50 +214,24 @@ def opened(kind: Kind, folder: Path) -> Iterator[Scene]:
         server.close()
 
 
-def run(names: list[str]) -> tuple[dict[str, str], list[str], list[str]]:
-    """(what each client's steps took, failures, clients that cannot run here)."""
-    present = [kind for kind in KINDS if not names or kind.name in names]
-    skipped = [kind.name for kind in present if kind.client.missing()]
-    present = [kind for kind in present if not kind.client.missing()]
-    for kind in present:
-        kind.client.prepare()
-    folder = Path(tempfile.mkdtemp(prefix="ottla-share-groups-"))
-    done: dict[str, str] = {}
-    failures: list[str] = []
+def run(names: list[str]) -> scenes.Ran:
+    """The scene with every client that is named, or with all."""
 
-    def act(kind: Kind) -> None:
+    def act(kind: Kind, folder: Path) -> list[str]:
         with opened(kind, folder) as scene:
-            try:
-                play(scene)
-                if kind.client is clients.JAVA:
-                    administer(scene)
-            except (AssertionError, OSError, RuntimeError, subprocess.SubprocessError) as error:
-                failures.append(f"share group of {kind.name}: {error}")
-            else:
-                done[kind.name] = " ".join(scene.steps)
+            play(scene)
+            if kind.client is clients.JAVA:
+                administer(scene)
+            return scene.steps
 
-    try:
-        with ThreadPoolExecutor(len(KINDS)) as pool:
-            list(pool.map(act, present))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    return done, failures, skipped
+    return scenes.run(KINDS, names, act, at_once=len(KINDS), what="share group")
 
 
 @click.command()
 @click.option("--only", default="", help="Client names, with commas.")
 def main(only: str) -> None:
     """Plays the scene with every client that this machine has."""
-    started = time.perf_counter()
-    done, failures, skipped = run([name for name in only.split(",") if name])
-    for name, steps in done.items():
-        click.echo(f"a share group of {name}: seconds of each wait: {steps}")
-    for name in skipped:
-        click.echo(f"skipped: {name}")
-    for failure in failures:
-        click.echo(f"failed: {failure}", err=True)
-    click.echo(f"{time.perf_counter() - started:.1f} s")
-    sys.exit(1 if failures else 0)
+    scenes.report("share group", lambda: run([name for name in only.split(",") if name]))
 
 
 if __name__ == "__main__":
