@@ -390,6 +390,32 @@ async def test_a_group_may_be_told_where_to_begin_before_it_is_there(house: Hous
     assert await Member(house, "a").acquire() == [(2, 4, 1)]
 
 
+@pytest.mark.parametrize("start", [-2, -7, -(2**63)])
+async def test_a_negative_start_is_the_log_start(house: House, start: int) -> None:
+    """As Apache Kafka 4.3.1 takes it, but for -1."""
+    await house.append(TOPIC, 0, [b"v"] * 5)
+    answer = await _alter(house, start)
+    assert (answer.error_code, answer.responses[0].partitions[0].error_code) == (0, 0)
+    first = (await _offsets(house)).topics[0].partitions[0]
+    assert (first.start_offset, first.lag) == (start, min(5 - start, 2**63 - 1))
+    await Beating(house, "a").beat()
+
+    assert await Member(house, "a").acquire(wait_ms=60_000) == [(0, 4, 1)]
+
+
+async def test_a_start_of_minus_one_is_where_the_settings_say(house: House) -> None:
+    await house.append(TOPIC, 0, [b"v"] * 5)
+    await _alter(house, -1)
+    first = (await _offsets(house)).topics[0].partitions[0]
+    assert (first.start_offset, first.lag) == (-1, -1)
+    await Beating(house, "a").beat()
+    a = Member(house, "a")
+    assert await a.acquire() == []
+    await house.append(TOPIC, 0, [b"v"])
+
+    assert await a.acquire(wait_ms=60_000) == [(5, 5, 1)]
+
+
 async def test_a_deleted_group_leaves_nothing_behind(house: House) -> None:
     a = Beating(house, "a")
     await a.beat()

@@ -26,6 +26,7 @@ from ottla.broker.handlers.share_groups import (
 )
 from ottla.broker.metadata.image import TopicImage
 from ottla.broker.share.sessions import Place
+from ottla.config.types import LONG_MAX
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.share_group import (
     AlterShareGroupOffsetsRequest,
@@ -208,7 +209,8 @@ def _lag(rooms: Rooms, place: Place, summary: Any) -> int:
         return NO_LAG
     start: int = summary.start_offset
     settled: int = summary.delivery_complete_count
-    return max(partition.log.high_watermark - start - settled, 0)
+    # Any start is taken, as in Kafka: also one that is further from the end than a lag can be.
+    return min(max(partition.log.high_watermark - start - settled, 0), LONG_MAX)
 
 
 def _topic_id(rooms: Rooms, name: str) -> bytes:
