@@ -1,8 +1,8 @@
 """The composition root: builds the rooms, joins them, starts and stops them. No rules here.
 
-The order of a start: take the log dirs; the metadata log, which says what there is; the logs that
-it names; leadership of each; the listeners; the registration; the jobs. A stop goes the other way
-and ends with the mark of a clean stop in each log dir.
+The order of a start: bind the ports; take the log dirs; the metadata log, which says what there is;
+the logs that it names; leadership of each; the registration; serve the ports; the jobs. A stop goes
+the other way and ends with the mark of a clean stop in each log dir.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from ottla.broker.metadata.image import (
     MetadataImage,
 )
 from ottla.broker.metadata.publish import MetadataMachine
+from ottla.broker.network.listening import Listening
 from ottla.broker.network.server import Limits, Server
 from ottla.broker.network.waiting_room import WAITING_MAX
 from ottla.broker.ports import Events
@@ -59,7 +60,7 @@ from ottla.broker.replication.publishing import Publisher
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.scheduler import Scheduler
 from ottla.broker.share.partitions import MemberListener, SharePartitions
-from ottla.broker.telemetry.http import TelemetryServer
+from ottla.broker.telemetry.http import Pages, TelemetryServer
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import effective_log_config
 from ottla.config.types import Listener, LogConfig
@@ -103,6 +104,7 @@ class Broker:
         self._workers = ThreadPoolExecutor(WORKER_THREADS, thread_name_prefix="ottla-worker")
         self._descriptors = raise_descriptor_limit()
         self._broker_epoch = -1
+        self._listening = Listening()
         self._telemetry: TelemetryServer | None = None
         self.failed: asyncio.Future[BaseException] = self._loop.create_future()
         self.listeners: list[Listener] = []
@@ -137,6 +139,8 @@ class Broker:
     async def start(self) -> None:
         """Serves when it returns. Raises LogDirError, QuorumError or OSError, with a sentence."""
         try:
+            # A port that is taken must cost nothing: no file is written, no mark taken away.
+            await self._bind()
             self.logs.prepare()
             quorum = self._make_quorum()
             await quorum.start()
@@ -145,8 +149,6 @@ class Broker:
             self._configure(self.quorum.image)
             self.server = self._make_server()
             self._limit_clients(self.quorum.image)
-            # Before the logs: a port that is taken must not cost the mark of a clean stop.
-            self.listeners = await self.server.bind(list(self._static.broker_listeners))
             await self._loop.run_in_executor(self._workers, self._load_logs)
             self._publisher.open_all(self.quorum.image)
             self.moves.resume()
@@ -158,7 +160,7 @@ class Broker:
             self.rooms.groups.take_up(self.quorum.image)
             await self.server.serve()
             self.measures = Measures(self.rooms, self.server, self._loop)
-            await self._start_telemetry()
+            await self._serve_telemetry()
         except BaseException:
             await self._close(clean=False)
             raise
@@ -173,6 +175,21 @@ class Broker:
             raise self.failed.result()
 
     # the start, in order
+
+    async def _bind(self) -> None:
+        config = self._static
+        self.listeners = await self._listening.bind(config.broker_listeners)
+        if config.ottla_telemetry_port < 0:
+            return
+        telemetry = TelemetryServer()
+        try:
+            self.telemetry_port = await telemetry.bind(
+                config.ottla_telemetry_host, config.ottla_telemetry_port
+            )
+        except OSError as error:
+            self._do_without_telemetry(error)
+        else:
+            self._telemetry = telemetry
 
     def _make_logs(self) -> LogManager:
         config = self._static
@@ -310,6 +327,7 @@ class Broker:
 
     def _make_server(self) -> Server:
         return Server(
+            listening=self._listening,
             rooms=self.rooms,
             table=build_table(),
             limits=self._limits(self.rooms.config),
@@ -402,36 +420,41 @@ class Broker:
         host = "localhost" if shown.host in ANY_ADDRESS else shown.host
         return EndpointImage(bound.name, host, shown.port or bound.port, PLAINTEXT)
 
-    async def _start_telemetry(self) -> None:
-        config = self._static
-        if config.ottla_telemetry_port < 0:
+    async def _serve_telemetry(self) -> None:
+        telemetry = self._telemetry
+        if telemetry is None:
             return
         readiness = Readiness(self.rooms, self._disk, self._workers)
-        telemetry = TelemetryServer(
+        pages = Pages(
             lines=self.measures.registry.lines,
             unready=readiness.unready,
             happened=self.rooms.groups.history.told_of,
         )
-        address = (config.ottla_telemetry_host, config.ottla_telemetry_port)
-        chosen = config.model_fields_set
         try:
-            self.telemetry_port = await telemetry.start(*address)
-        except OSError as error:
-            where = f"{address[0]}:{address[1]}"
-            if error.errno == errno.EADDRINUSE and "ottla_telemetry_port" not in chosen:
-                # Another broker of this machine has it; nobody asked this one for just that port.
-                self._events.warning(
-                    "telemetry_not_served",
-                    address=where,
-                    reason="the port is in use; set ottla.telemetry.port to serve it elsewhere",
-                )
-                return
+            await telemetry.serve(pages)
+        except OSError as error:  # who has bound the port as well was quicker to listen
+            self._telemetry = self.telemetry_port = None
+            await telemetry.stop()
+            self._do_without_telemetry(error)
+
+    def _do_without_telemetry(self, error: OSError) -> None:
+        """Raises OSError, with what to do, if somebody asked for just this port."""
+        config = self._static
+        where = f"{config.ottla_telemetry_host}:{config.ottla_telemetry_port}"
+        is_taken = error.errno == errno.EADDRINUSE
+        if not is_taken or "ottla_telemetry_port" in config.model_fields_set:
+            reason = "the port is in use" if is_taken else error.strerror
             raise OSError(
                 error.errno,
-                f"cannot serve /metrics on {where}: {error.strerror}."
+                f"cannot serve /metrics on {where}: {reason}."
                 " Choose another ottla.telemetry.port, or -1 for none.",
             ) from error
-        self._telemetry = telemetry
+        # Another broker of this machine has it; nobody asked this one for just that port.
+        self._events.warning(
+            "telemetry_not_served",
+            address=where,
+            reason="the port is in use; set ottla.telemetry.port to serve it elsewhere",
+        )
 
     # the end
 
@@ -448,6 +471,9 @@ class Broker:
             self.rooms.shares.close()
             self.rooms.share_state.close()
             await self.server.stop(grace_s=STOP_GRACE_S)
+        else:
+            self._listening.close()
+            await self._listening.wait_closed()
         clean = clean and self._broker_epoch >= 0 and not self.failed.done()
         if hasattr(self, "quorum"):
             await self._leave_quorum(clean=clean)

@@ -34,7 +34,8 @@ EX_CONFIG = 78
 SOUND_DIRS = "Give log.dirs directories on a sound disk that this user may write to."
 RELAXED_AT = LONG_MAX
 WAYS_OUT = {
-    errno.EADDRINUSE: "Free the port, or choose another: listeners=PLAINTEXT://localhost:9192.",
+    errno.EADDRINUSE: "Another broker may have the port, Ottla or Kafka; `ss -ltnp` names who has."
+    " Stop that one, or choose another port: listeners=PLAINTEXT://localhost:9192.",
     errno.EADDRNOTAVAIL: "Name a host of this machine, or none for all: PLAINTEXT://:9092.",
     errno.EACCES: "Choose a port above 1023 with listeners, or run as a user who may have it.",
 }

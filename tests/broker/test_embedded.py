@@ -111,6 +111,32 @@ async def test_a_start_that_fails_leaves_nothing(
     assert os.listdir(tmp_path) == []
 
 
+def _files(root: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("of", ["listener", "telemetry"])
+async def test_a_start_on_a_taken_port_changes_nothing_on_the_disk(tmp_path: Path, of: str) -> None:
+    data = tmp_path / "data"
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        unlucky = Broker(data, port=port)
+        if of == "telemetry":
+            unlucky = Broker(data, config={"ottla.telemetry.port": port})
+        with pytest.raises(OSError, match=rf"127\.0\.0\.1:{port}: .* in use"):
+            await unlucky.start()
+        assert not data.exists()
+        async with Broker(data) as broker, client_of(broker) as client:
+            await client.create("t")
+        before = _files(data)
+        with pytest.raises(OSError, match="in use"):
+            await unlucky.start()
+
+    assert _files(data) == before
+
+
 async def test_a_restart_finds_its_records_ids_and_producers(tmp_path: Path) -> None:
     async with Broker(tmp_path) as broker, client_of(broker) as client:
         (topic_id,) = await client.create("kept")

@@ -16,6 +16,7 @@ from ottla.broker.handlers.answers import Pending
 from ottla.broker.handlers.context import Rooms
 from ottla.broker.handlers.table import Entry
 from ottla.broker.log.unreadable import UnreadableRanges
+from ottla.broker.network.listening import Listening
 from ottla.broker.network.server import Limits, Server
 from ottla.config.types import Listener
 from ottla.protocol.api import SERVED, ApiKey
@@ -94,7 +95,11 @@ async def serving(
 ) -> AsyncIterator[Served]:
     fatal: list[BaseException] = []
     workers = ThreadPoolExecutor(1)
+    listening = Listening()
+    plaintext = Listener("PLAINTEXT", "127.0.0.1", 0, "PLAINTEXT")
+    bound = await listening.bind([plaintext])
     server = Server(
+        listening=listening,
         rooms=cast(Rooms, SimpleNamespace(unreadable=UnreadableRanges(structlog.get_logger()))),
         table={key: Entry(SERVED[key], handle) for key, handle in handlers.items()},
         limits=limits,
@@ -102,7 +107,6 @@ async def serving(
         events=structlog.get_logger(),
         on_fatal=fatal.append,
     )
-    bound = await server.bind([Listener("PLAINTEXT", "127.0.0.1", 0, "PLAINTEXT")])
     await server.serve()
     try:
         yield Served(server, bound[0].port, fatal)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.telemetry.http import CONNECTIONS_MAX, REQUEST_BYTES_MAX, TelemetryServer
+from ottla.broker.telemetry.http import CONNECTIONS_MAX, REQUEST_BYTES_MAX, Pages, TelemetryServer
 from ottla.broker.telemetry.metrics import Registry
 
 HOST = "127.0.0.1"
@@ -32,14 +32,14 @@ async def serving(
 ) -> AsyncIterator[int]:
     registry = Registry()
     registry.watch("n", "Numbers.", lambda: (({"i": str(i)}, i) for i in range(samples)))
-    server = TelemetryServer(
+    server = TelemetryServer(request_seconds=request_seconds, ready_seconds=0.05)
+    port = await server.bind(HOST, 0)
+    pages = Pages(
         lines=registry.lines,
         unready=unready,
         happened=lambda group: [one for one in HAPPENED if group in (None, one["group"])],
-        request_seconds=request_seconds,
-        ready_seconds=0.05,
     )
-    port = await server.start(HOST, 0)
+    await server.serve(pages)
     try:
         yield port
     finally:

@@ -1,14 +1,13 @@
-"""The listening sockets, and what their connections share.
+"""What the connections of a broker share.
 
 One `Endpoint` per listener: the request table, the limits and the counters that its connections
-use. One `Server` per broker: it binds, sweeps idle and stuck connections, and stops.
+use. One `Server` per broker: it serves the listeners (`listening.py`), sweeps idle and stuck
+connections, and stops.
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
-import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -23,12 +22,12 @@ from ottla.broker.metadata.image import QuotaEntity
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.connection_rates import ConnectionRates
 from ottla.broker.network.lane import Lane
+from ottla.broker.network.listening import Listening
 from ottla.broker.network.metering import Meter
 from ottla.broker.network.outbox import PageCache, TurnEnd
 from ottla.broker.network.quotas import ClientQuotas
 from ottla.broker.network.waiting_room import WAITING_MAX, WaitingRoom
 from ottla.broker.ports import Events
-from ottla.config.types import Listener
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 
@@ -166,11 +165,13 @@ class Endpoint:
 
 
 class Server:
-    """The listeners of one broker. `start` binds, `stop` answers what can be answered."""
+    """The connections of one broker. `serve` begins to take them, `stop` answers what can be
+    answered and closes the listeners, too."""
 
     def __init__(
         self,
         *,
+        listening: Listening,
         rooms: Rooms,
         table: Mapping[int, Entry],
         limits: Limits,
@@ -197,30 +198,29 @@ class Server:
         self.stopping = False
         self._connections: dict[Connection, str] = {}
         self._per_address: dict[str, int] = {}
-        self._servers: list[asyncio.Server] = []
+        self._listening = listening
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def connections(self) -> list[Connection]:
         return list(self._connections)
 
-    async def bind(self, listeners: list[Listener]) -> list[Listener]:
-        """Binds every listener; returns them with their real ports. OSError names the address.
-
-        Clients may connect from now on; they are served when `serve` was called.
-        """
-        return [await self._bind(listener) for listener in listeners]
-
     async def serve(self) -> None:
-        """Begins to accept."""
-        for server in self._servers:
-            await server.start_serving()
+        """Begins to accept. OSError names an address that somebody else has taken meanwhile."""
+        endpoints: dict[str, Endpoint] = {}
+
+        def new_connection(listener_name: str) -> Connection:
+            endpoint = endpoints.get(listener_name)
+            if endpoint is None:
+                endpoint = endpoints[listener_name] = Endpoint(self, listener_name)
+            return Connection(endpoint)
+
+        await self._listening.serve(new_connection, backlog=self.limits.backlog)
 
     def pause(self) -> None:
         """Accepts and reads no more; what has been read is still served."""
         self.stopping = True
-        for server in self._servers:
-            server.close()
+        self._listening.close()
         self.waiting_room.close()
         for connection in self.connections:
             connection.pause()
@@ -240,8 +240,7 @@ class Server:
             task.cancel()
         if self._tasks:
             await asyncio.wait(list(self._tasks))
-        for server in self._servers:
-            await server.wait_closed()
+        await self._listening.wait_closed()
 
     def spawn(self, work: Any, name: str) -> None:
         """Runs a coroutine that belongs to the server; what it raises ends the broker."""
@@ -345,40 +344,3 @@ class Server:
             self.held_bytes -= connection._held_bytes
             connection._held_bytes = 0
             connection.close("queued_max_request_bytes")
-
-    async def _bind(self, listener: Listener) -> Listener:
-        endpoint = Endpoint(self, listener.name)
-        port = listener.port
-        for host in _hosts(listener.host):
-            try:
-                server = await self.loop.create_server(
-                    lambda: Connection(endpoint),
-                    host,
-                    port,
-                    backlog=self.limits.backlog,
-                    reuse_address=True,
-                    start_serving=False,
-                )
-            except OSError as error:
-                if host == "::1" and self._servers and _no_ipv6(error):
-                    continue
-                where = f"{host}:{port}"
-                raise OSError(error.errno, f"cannot listen on {where}: {error.strerror}") from error
-            port = server.sockets[0].getsockname()[1]
-            self._servers.append(server)
-        return Listener(
-            name=listener.name, host=listener.host, port=port, protocol=listener.protocol
-        )
-
-
-def _hosts(host: str) -> list[str | None]:
-    """`localhost` is both loopbacks; an empty host is every address."""
-    if host == "localhost":
-        return ["127.0.0.1", "::1"]
-    return [host or None]
-
-
-def _no_ipv6(error: OSError) -> bool:
-    return error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT) or isinstance(
-        error, socket.gaierror
-    )

@@ -14,7 +14,7 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs
 
 REQUEST_BYTES_MAX = 8192
@@ -42,35 +42,43 @@ class Answer:
     content_type: str = TEXT_TYPE
 
 
-class TelemetryServer:
-    """Serves one broker's pages until `stop`.
+class Pages(NamedTuple):
+    """What is shown: `lines` gives the metrics page, `happened` the events of a group, or of all.
+    `unready` says why the broker cannot serve now, None if it can."""
 
-    `lines` gives the metrics page, `happened` the events of a group, or of all. `unready` says why
-    the broker cannot serve now, None if it can; it may take `ready_seconds`.
-    """
+    lines: Callable[[], Iterator[str]]
+    unready: Callable[[], Awaitable[str | None]]
+    happened: Callable[[str | None], Iterable[Mapping[str, Any]]]
+
+
+class TelemetryServer:
+    """Serves one broker's pages, from `serve` until `stop`; `unready` may take `ready_seconds`."""
 
     def __init__(
         self,
         *,
-        lines: Callable[[], Iterator[str]],
-        unready: Callable[[], Awaitable[str | None]],
-        happened: Callable[[str | None], Iterable[Mapping[str, Any]]],
         request_seconds: float = REQUEST_SECONDS_MAX,
         ready_seconds: float = READY_SECONDS_MAX,
     ) -> None:
-        self._lines = lines
-        self._unready = unready
-        self._happened = happened
+        self._pages: Pages | None = None
         self._request_seconds = request_seconds
         self._ready_seconds = ready_seconds
         self._server: asyncio.Server | None = None
         self._tasks: dict[asyncio.Task[None], None] = {}
 
-    async def start(self, host: str, port: int) -> int:
-        """Listens, and returns the real port; OSError when the address cannot be had."""
-        self._server = await asyncio.start_server(self._serve, host, port, limit=REQUEST_BYTES_MAX)
+    async def bind(self, host: str, port: int) -> int:
+        """Takes the port, and returns the real one; OSError when the address cannot be had."""
+        self._server = await asyncio.start_server(
+            self._serve, host, port, limit=REQUEST_BYTES_MAX, start_serving=False
+        )
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound
+
+    async def serve(self, pages: Pages) -> None:
+        """Begins to accept; OSError when somebody else has begun to listen there meanwhile."""
+        assert self._server is not None, "no port is bound"
+        self._pages = pages
+        await self._server.start_serving()
 
     async def stop(self) -> None:
         """Closes the socket and every connection."""
@@ -123,25 +131,26 @@ class TelemetryServer:
         if method not in (b"GET", b"HEAD"):
             return _text(HTTPStatus.METHOD_NOT_ALLOWED), False
         path, _, query = target.partition(b"?")
-        return await self._page(path, query), method == b"HEAD"
+        assert self._pages is not None, "a socket accepts that is not served"
+        return await self._page(self._pages, path, query), method == b"HEAD"
 
-    async def _page(self, path: bytes, query: bytes) -> Answer:
+    async def _page(self, pages: Pages, path: bytes, query: bytes) -> Answer:
         if path == b"/metrics":
-            return Answer(HTTPStatus.OK, await _page_of(self._lines()), METRICS_TYPE)
+            return Answer(HTTPStatus.OK, await _page_of(pages.lines()), METRICS_TYPE)
         if path == b"/livez":
             return _text(HTTPStatus.OK)
         if path == b"/readyz":
-            return await self._readiness()
+            return await self._readiness(pages)
         if path == b"/events":
             group = parse_qs(query.decode(errors="replace"), keep_blank_values=True).get("group")
-            told = self._happened(group[0] if group else None)
+            told = pages.happened(group[0] if group else None)
             return Answer(HTTPStatus.OK, await _page_of(map(_json_line, told)), EVENTS_TYPE)
         return _text(HTTPStatus.NOT_FOUND)
 
-    async def _readiness(self) -> Answer:
+    async def _readiness(self, pages: Pages) -> Answer:
         try:
             async with asyncio.timeout(self._ready_seconds):
-                reason = await self._unready()
+                reason = await pages.unready()
         except TimeoutError:
             reason = f"no answer within {self._ready_seconds:g} s"
         if reason is None:

@@ -1,0 +1,138 @@
+"""The sockets of a broker's listeners: taken before all else at a start, and served at its end.
+
+A port that somebody else has is found before anything was written to a disk. A socket that is bound
+and does not listen has its port, and nobody can connect to it: until `serve` clients are refused,
+and come again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from ottla.config.types import Listener
+
+NO_IPV6 = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+
+
+class _Address(NamedTuple):
+    family: socket.AddressFamily
+    host: str
+    rest: tuple[int, ...]
+    """What stands behind the port: flow and scope, for IPv6."""
+
+
+class Listening:
+    """The bound listeners of one broker, on the running loop; `close` gives their ports back."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._sockets: list[tuple[str, socket.socket]] = []
+        self._servers: list[asyncio.Server] = []
+
+    async def bind(self, listeners: Sequence[Listener]) -> list[Listener]:
+        """Takes the port of every listener; returns them with their real ports.
+
+        Raises OSError, which names the address.
+        """
+        return [await self._bind(listener) for listener in listeners]
+
+    async def serve(
+        self, new_connection: Callable[[str], asyncio.BaseProtocol], *, backlog: int
+    ) -> None:
+        """Begins to accept; `new_connection(listener name)` makes the protocol of a connection.
+
+        Raises OSError as `bind` does: of two that have bound one port, who listens first has it.
+        """
+        for _, sock in self._sockets:
+            try:
+                sock.listen(backlog)
+            except OSError as error:
+                host, port, *_ = sock.getsockname()
+                raise _cannot_listen(host, port, error) from error
+        while self._sockets:
+            name, sock = self._sockets[0]
+            connected = partial(new_connection, name)
+            server = await self._loop.create_server(connected, sock=sock, backlog=backlog)
+            self._servers.append(server)  # it is the one to close the socket now
+            self._sockets.pop(0)
+
+    def close(self) -> None:
+        """Accepts no more; may be repeated."""
+        for server in self._servers:
+            server.close()
+        for _, sock in self._sockets:
+            sock.close()
+        self._sockets.clear()
+
+    async def wait_closed(self) -> None:
+        for server in self._servers:
+            await server.wait_closed()
+
+    async def _bind(self, listener: Listener) -> Listener:
+        port = listener.port
+        has_one = False
+        for address in await self._addresses(listener):
+            try:
+                sock = _bound(address, port)
+            except OSError as error:
+                if has_one and address.family == socket.AF_INET6 and error.errno in NO_IPV6:
+                    continue
+                raise _cannot_listen(address.host, port, error) from error
+            has_one = True
+            self._sockets.append((listener.name, sock))
+            port = sock.getsockname()[1]
+        return Listener(
+            name=listener.name, host=listener.host, port=port, protocol=listener.protocol
+        )
+
+    async def _addresses(self, listener: Listener) -> list[_Address]:
+        """Of each socket that a listener needs, IPv4 first."""
+        found: dict[_Address, None] = {}
+        for host in _hosts(listener.host):
+            try:
+                infos = await self._loop.getaddrinfo(
+                    host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+                )
+            except OSError as error:
+                if found and host == "::1":
+                    continue
+                raise _cannot_listen(host or "*", listener.port, error) from error
+            for family, _, _, _, (name, _, *rest) in infos:
+                found[_Address(family, str(name), tuple(map(int, rest)))] = None
+        return sorted(found, key=lambda one: one.family == socket.AF_INET6)
+
+
+def _bound(address: _Address, port: int) -> socket.socket:
+    sock = socket.socket(address.family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if address.family == socket.AF_INET6:
+            # IPv4 has a socket of its own.
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind((address.host, port, *address.rest))
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def _hosts(host: str) -> list[str | None]:
+    """`localhost` is both loopbacks; an empty host is every address."""
+    if host == "localhost":
+        return ["127.0.0.1", "::1"]
+    return [host or None]
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> OSError:
+    shown = f"[{host}]" if ":" in host else host
+    # A resolver has words of its own for its numbers.
+    is_resolver = isinstance(error, socket.gaierror) or error.errno is None
+    reason = error.strerror if is_resolver else os.strerror(error.errno or 0)
+    return OSError(error.errno, f"cannot listen on {shown}:{port}: {reason}")

@@ -1,0 +1,87 @@
+"""Ports are taken before anybody is served, and named when they cannot be had."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Awaitable, Callable
+
+import pytest
+import uvloop
+
+from ottla.broker.network.listening import Listening
+from ottla.config.types import Listener
+
+LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
+    "standard": asyncio.SelectorEventLoop,
+    "uvloop": uvloop.new_event_loop,
+}
+ANY_PORT = Listener("PLAINTEXT", "127.0.0.1", 0)
+BACKLOG = 5
+
+
+def run(loop: str, scenario: Callable[[], Awaitable[None]]) -> None:
+    async def awaited() -> None:
+        await scenario()
+
+    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+        runner.run(awaited())
+
+
+def protocol(name: str) -> asyncio.BaseProtocol:
+    return asyncio.Protocol()
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_nobody_can_connect_before_the_listeners_are_served(loop: str) -> None:
+    async def scenario() -> None:
+        listening = Listening()
+        (bound,) = await listening.bind([ANY_PORT])
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection(bound.host, bound.port)
+        await listening.serve(protocol, backlog=BACKLOG)
+        _, writer = await asyncio.open_connection(bound.host, bound.port)
+        writer.close()
+        await writer.wait_closed()
+        listening.close()
+        await listening.wait_closed()
+
+    run(loop, scenario)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_port_on_which_somebody_listens_is_named(loop: str) -> None:
+    async def scenario() -> None:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            listening = Listening()
+            wanted = [ANY_PORT, Listener("OTHER", "127.0.0.1", port)]
+            with pytest.raises(OSError, match="in use") as refused:
+                await listening.bind(wanted)
+            listening.close()
+            await listening.wait_closed()
+
+        assert refused.value.errno == errno.EADDRINUSE
+        said = f"cannot listen on 127.0.0.1:{port}: Address already in use"
+        assert refused.value.strerror == said
+
+    run(loop, scenario)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_of_two_that_bind_at_once_who_listens_first_has_the_port(loop: str) -> None:
+    async def scenario() -> None:
+        first, second = Listening(), Listening()
+        bound = await first.bind([ANY_PORT])
+        await second.bind(bound)
+        await second.serve(protocol, backlog=BACKLOG)
+        with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{bound[0].port}: Address"):
+            await first.serve(protocol, backlog=BACKLOG)
+        for one in (first, second):
+            one.close()
+            await one.wait_closed()
+
+    run(loop, scenario)
