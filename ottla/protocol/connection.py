@@ -41,7 +41,15 @@ class FrameReader:
     until that is None, before it reads again.
     """
 
-    __slots__ = ("_buffer", "_end", "_size_max", "_size_min", "_small_frames", "_start", "_view")
+    __slots__ = (
+        "_buffer",
+        "_size_max",
+        "_size_min",
+        "_small_frames",
+        "_start",
+        "_view",
+        "buffered",
+    )
 
     def __init__(self, size_max: int, size_min: int) -> None:
         self._size_max = size_max
@@ -50,27 +58,26 @@ class FrameReader:
         self._buffer = bytearray()
         self._view = memoryview(self._buffer)
         self._start = 0
-        self._end = 0
+        self.buffered = 0
+        """Bytes received that no frame was made of yet."""
 
     def __repr__(self) -> str:
-        held = self._end - self._start
-        return f"<{type(self).__name__} holds={held} buffer={len(self._buffer)}>"
-
-    @property
-    def buffered(self) -> int:
-        """Bytes received that no frame was made of yet."""
-        return self._end - self._start
+        return f"<{type(self).__name__} holds={self.buffered} buffer={len(self._buffer)}>"
 
     def get_buffer(self, size_hint: int = -1) -> memoryview:
         """Where the next bytes go; never empty. Frames handed out before are no longer valid."""
-        start, end, size = self._start, self._end, len(self._buffer)
-        held = end - start
+        held, size = self.buffered, len(self._buffer)
         if not held:
-            return self._empty_buffer()
+            if size != BUFFER_SIZE_SMALL:
+                self._fit_to_nothing(size)
+            self._start = 0
+            return self._view
+        start = self._start
+        end = start + held
         frame_size = self._frame_size()
         if start and (start + frame_size > size or held <= MOVE_SIZE_FREE):
             self._view[:held] = self._view[start:end]
-            self._start, self._end = 0, held
+            self._start = 0
             start, end = 0, held
         if end == size:
             grown = bytearray(min(2 * size, frame_size) if frame_size > size else 2 * size)
@@ -85,50 +92,49 @@ class FrameReader:
 
     def received(self, count: int) -> None:
         """`count` bytes were written to what `get_buffer` gave."""
-        assert 0 <= count <= len(self._buffer) - self._end
-        self._end += count
+        assert 0 <= count <= len(self._buffer) - self._start - self.buffered
+        self.buffered += count
 
     def next_frame(self) -> memoryview | None:
         """The content of the next whole frame, writable, valid until the next `get_buffer`.
 
         None when more bytes are needed. ProtocolError when the length cannot be one.
         """
-        start = self._start
-        if self._end - start < LENGTH_SIZE:
+        held = self.buffered
+        if held < LENGTH_SIZE:
             return None
+        start = self._start
         length = _unpack_length(self._buffer, start)[0]
         if not self._size_min <= length <= self._size_max:
             raise ProtocolError(self._bad_length(length))
-        stop = start + LENGTH_SIZE + length
-        if stop > self._end:
+        size = LENGTH_SIZE + length
+        if size > held:
             return None
-        self._start = stop
+        self._start = stop = start + size
+        self.buffered = held - size
         self._small_frames = self._small_frames + 1 if length < BUFFER_SIZE_SMALL else 0
         return self._view[start + LENGTH_SIZE : stop]
 
     def detach(self) -> None:
         """Let all frames handed out so far stay valid for as long as they are referred to."""
-        held = self._end - self._start
+        held = self.buffered
         fresh = bytearray(max(BUFFER_SIZE_SMALL, held) if held else 0)
-        fresh[:held] = self._view[self._start : self._end]
+        fresh[:held] = self._view[self._start : self._start + held]
         self._replace(fresh, held)
 
     def shrink(self) -> None:
         """Give the buffer's memory back, if nothing is held; for a connection that is idle."""
-        if self._start == self._end:
+        if not self.buffered:
             self._replace(bytearray(), 0)
 
-    def _empty_buffer(self) -> memoryview:
-        size = len(self._buffer)
-        shrinks = size > BUFFER_SIZE_SMALL and self._small_frames >= SMALL_FRAMES_BEFORE_SHRINK
-        if not size or shrinks:
+    def _fit_to_nothing(self, size: int) -> None:
+        """Makes the first buffer, or a small one after a large one."""
+        if not size or self._small_frames >= SMALL_FRAMES_BEFORE_SHRINK:
             self._replace(bytearray(BUFFER_SIZE_SMALL), 0)
-        self._start = self._end = 0
-        return self._view
 
     def _frame_size(self) -> int:
         """The size of the frame that began to arrive, as far as that is known."""
-        if self._end - self._start < LENGTH_SIZE:
+        if self.buffered < LENGTH_SIZE:
             return LENGTH_SIZE
         length: int = _unpack_length(self._buffer, self._start)[0]
         return LENGTH_SIZE + min(max(length, 0), self._size_max)
@@ -136,7 +142,7 @@ class FrameReader:
     def _replace(self, buffer: bytearray, held: int) -> None:
         self._buffer = buffer
         self._view = memoryview(buffer)
-        self._start, self._end = 0, held
+        self._start, self.buffered = 0, held
 
     def _bad_length(self, length: int) -> str:
         first = bytes(self._view[self._start : self._start + LENGTH_SIZE])

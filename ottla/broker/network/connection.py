@@ -27,7 +27,6 @@ from ottla.protocol.errors import ProtocolError
 from ottla.protocol.frame import parse_request_header
 
 if TYPE_CHECKING:
-    from ottla.broker.log.segment import FileSlice
     from ottla.broker.network.metering import Meter
     from ottla.broker.network.server import Endpoint
     from ottla.broker.ports import File
@@ -260,11 +259,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def _serve(self, deferred: memoryview | None = None) -> None:
         """Serves every whole frame that is there, then sends what is ready."""
-        frames = self._frames
+        frames, outbox = self._frames, self._outbox
+        assert outbox is not None
         try:
             if deferred is not None:
                 self._request(deferred, may_pass=True)
-            while not self._paused:
+            while frames.buffered and not self._paused:
                 frame = frames.next_frame()
                 if frame is None:
                     break
@@ -272,7 +272,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._request(frame)
                 if (
                     len(self._line) >= UNANSWERED_MAX
-                    or self._unsent > UNSENT_BYTES_MAX
+                    or outbox.unsent_bytes > UNSENT_BYTES_MAX
                     or self._line_bytes > HELD_BYTES_MAX
                 ):
                     self.pause()
@@ -288,8 +288,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         if (frames.buffered or self._held_bytes or self._frame_started_s) and not self._is_lost:
             self._account()
-        assert self._outbox is not None
-        self._outbox.schedule()
+        if outbox.unsent_bytes or self._paused:
+            outbox.schedule()
 
     def _refuse(self, said: str, reason: str) -> None:
         """What cannot be served ends the connection, and whatever came behind it is not served."""
@@ -416,8 +416,7 @@ class Connection(asyncio.BufferedProtocol):
         assert self._outbox is not None
         try:
             data, slices = entry.encoders[version](correlation_id, response)
-            # The only payloads that our handlers put into an answer are slices of log files.
-            self._outbox.put(data, cast("list[tuple[int, FileSlice]]", slices))
+            self._outbox.put(data, slices)
         except (ValueError, struct.error) as error:
             self._endpoint.unwritable(entry, version, error)
             self.close("unwritable_answer")

@@ -263,7 +263,8 @@ class Outbox:
         except OSError as error:
             self._fail(errno.errorcode.get(error.errno or 0, str(error)))
             return
-        self._unwatch()
+        if self._watched:
+            self._unwatch()
         self._on_drained()
 
     def peer_has_closed(self) -> bool:
