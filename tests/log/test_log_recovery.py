@@ -151,6 +151,19 @@ def test_a_durable_tail_that_is_lost_leaves_its_offsets() -> None:
     assert (again.log_end_offset, again.segments[-1].base_offset) == (7, 6)
 
 
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("byte", [0, 3])
+def test_an_offset_for_which_no_index_has_room_is_damage(byte: int, clean: bool) -> None:
+    """The leader writes the offset behind the producer's back, so no CRC covers it."""
+    disk = filled(6)
+    disk.corrupt(path_of(0), 5 * SIZE + byte, b"\x40")
+    log = open_log(disk, RELAXED, clean=clean, high_watermark=10**6)
+
+    assert log.log_end_offset == 5
+    assert offsets(log) == [0, 1, 2, 3, 4]
+    assert log.recovery.bytes_cut == SIZE
+
+
 def test_a_log_that_ends_below_its_recovery_point_gives_no_offset_twice() -> None:
     disk = filled(6)
     disk.open(path_of(0)).truncate(4 * SIZE)

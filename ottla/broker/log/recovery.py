@@ -34,10 +34,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from ottla.broker.log import old_messages
+from ottla.broker.log.offset_index import RELATIVE_OFFSET_MAX
 from ottla.broker.log.partition_dir import PartitionDir
 from ottla.broker.log.segment import BATCH_LENGTH_MIN, Segment
 from ottla.broker.ports import File
-from ottla.config.types import LONG_MAX
 from ottla.protocol.records.batch import (
     CRC_START,
     HEADER,
@@ -166,6 +166,9 @@ class Recovery:
         self, segment: Segment, limit: int | None, resumed_at: int | None
     ) -> tuple[int, int | None]:
         """Takes up the batches of a segment: the offset behind the last, and where to cut it."""
+        is_last = limit is None
+        if limit is None:
+            limit = _limit_of(segment)
         file = segment.open()
         size = file.size()
         if resumed_at is None:
@@ -198,7 +201,7 @@ class Recovery:
                     return expected, position
                 case Decision.LEAVE:
                     self._note_damage(segment, position, size)
-                    self.needs_segment = limit is None
+                    self.needs_segment = is_last
                     position = size
                 case Decision.SKIP:
                     assert behind is not None
@@ -208,7 +211,7 @@ class Recovery:
         return expected, None
 
     def _take_run(
-        self, segment: Segment, reader: BatchReader, position: int, expected: int, limit: int | None
+        self, segment: Segment, reader: BatchReader, position: int, expected: int, limit: int
     ) -> tuple[int, int]:
         """Takes up batches as long as they are valid: the position and offset behind them.
 
@@ -219,7 +222,6 @@ class Recovery:
         unpack, on_batch = HEADER.unpack_from, self._on_batch
         interval = segment.index_interval
         since_entry, max_timestamp, max_timestamp_offset = segment.notes
-        last_base = LONG_MAX if limit is None else limit
         latest_epoch = self._latest_epoch
         lasts, positions = array("q"), array("q")
         size, at_least = reader.size, 0
@@ -237,7 +239,7 @@ class Recovery:
                     or batch_size < HEADER_SIZE
                     or fields[0] < expected
                     or fields[6] < 0
-                    or last_offset >= last_base
+                    or last_offset >= limit
                     or crc32c(chunk[at + CRC_START : behind]) != fields[4]
                 ):
                     break
@@ -268,7 +270,7 @@ class Recovery:
         return position, expected
 
     def _take_messages(
-        self, segment: Segment, reader: BatchReader, position: int, expected: int, limit: int | None
+        self, segment: Segment, reader: BatchReader, position: int, expected: int, limit: int
     ) -> tuple[int, int] | None:
         """As `_take_run`, for messages of magic 0 and 1; None if none begins at the position."""
         start = position
@@ -285,7 +287,7 @@ class Recovery:
                 if (
                     len(view) < header.size
                     or offset < expected
-                    or (limit is not None and offset >= limit)
+                    or offset >= limit
                     or not old_messages.is_sound(view, header)
                 ):
                     break
@@ -340,7 +342,8 @@ class Recovery:
         for segment in reversed(segments):
             file = segment.open()
             size = file.size()
-            followed = BatchReader(file, size).find(0, segment.base_offset, None) is not None
+            reader, limit = BatchReader(file, size), _limit_of(segment)
+            followed = reader.find(0, segment.base_offset, limit) is not None
             segment.release()
             if followed:
                 aside = segment.log_path + CUT_SUFFIX
@@ -355,6 +358,11 @@ class Recovery:
             )
             remove_indexes(self._directory, segment)
             disk.sync_dir(self._directory.path)
+
+
+def _limit_of(segment: Segment) -> int:
+    """Below it are all offsets for which an index has room; no CRC covers that of a batch."""
+    return segment.base_offset + RELATIVE_OFFSET_MAX + 1
 
 
 class BatchReader:
@@ -379,7 +387,7 @@ class BatchReader:
         return size if len(self._chunk) < size <= self.size - position else 0
 
     def read(
-        self, position: int, expected: int, limit: int | None
+        self, position: int, expected: int, limit: int
     ) -> tuple[BatchHeader, memoryview] | None:
         """The batch at a position, if a valid one begins there.
 
@@ -399,7 +407,7 @@ class BatchReader:
             or position + size > self.size
             or header.base_offset < expected
             or header.last_offset_delta < 0
-            or (limit is not None and header.last_offset >= limit)
+            or header.last_offset >= limit
         ):
             return None
         if at + size > len(self._chunk):
@@ -410,7 +418,7 @@ class BatchReader:
         view = self._chunk[at : at + size]
         return (header, view) if crc32c(view[CRC_START:]) == header.crc else None
 
-    def find(self, position: int, expected: int, limit: int | None) -> int | None:
+    def find(self, position: int, expected: int, limit: int) -> int | None:
         """Where the next valid batch begins, at or behind a position."""
         while position + HEADER_SIZE <= self.size:
             # Every batch has the magic at the same place: look for that byte first.

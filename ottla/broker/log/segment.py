@@ -17,7 +17,7 @@ from struct import Struct
 
 from ottla.broker.log import old_messages
 from ottla.broker.log.index import IndexCorrupt
-from ottla.broker.log.offset_index import OffsetIndex
+from ottla.broker.log.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from ottla.broker.log.partition_dir import PartitionDir
 from ottla.broker.log.time_index import NO_TIMESTAMP, TimeIndex
 from ottla.broker.log.transaction_index import TransactionIndex
@@ -425,7 +425,8 @@ class Segment:
         Raises CORRUPT_MESSAGE where the chain of headers is broken.
         """
         file = self.open()
-        expected = self.base_offset
+        # No CRC covers the offset of a batch, and no index has room for one farther away.
+        expected, greatest = self.base_offset, self.base_offset + RELATIVE_OFFSET_MAX
         if end is None:
             end = self.size
         chunk, start = b"", position
@@ -442,11 +443,13 @@ class Segment:
                 if message is None:
                     raise self._broken(position)
                 header, is_batch = message, True
-            if not (is_batch and position + header.size <= end and header.base_offset >= expected):
+            last_offset = header.last_offset
+            is_next = header.base_offset >= expected and last_offset <= greatest
+            if not (is_batch and is_next and position + header.size <= end):
                 raise self._broken(position)
             yield position, header
             position += header.size
-            expected = header.last_offset + 1
+            expected = last_offset + 1
 
     def header_at(self, position: int) -> BatchHeader:
         """The header of the batch that begins at a position."""

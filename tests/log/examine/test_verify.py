@@ -75,6 +75,18 @@ def test_a_flipped_bit_in_an_old_segment_is_found_taken_out_and_kept_aside(bit: 
     assert rest == before[:position] + before[position + second.size :]
 
 
+def test_an_offset_beyond_the_range_of_a_segment_is_damage() -> None:
+    disk = filled_disk()
+    last = segments()[-1]
+    *_, (position, header) = iterate_headers(content(disk, f"{last}.log"))
+    disk.corrupt(f"{DIRECTORY}/{last}.log", position + 1, b"\x40")
+    found, *_ = findings(disk)
+    assert (found.position, found.size, found.fix) == (position, header.size, Fix.CUT_TAIL)
+    repair(disk)
+
+    assert findings(disk) == []
+
+
 @pytest.mark.parametrize("tail", [b"\0" * 100, b"half a batch"])
 def test_a_bad_tail_is_cut_and_what_is_no_zeros_is_kept(tail: bytes) -> None:
     disk = filled_disk()

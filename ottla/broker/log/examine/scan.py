@@ -85,6 +85,7 @@ class LogScan:
         self._file = file
         self._size = size
         self._expected = base_offset
+        self._end = base_offset + OFFSET_RANGE
         self._chunk = memoryview(b"")
         self._start = 0
         self._magic = MAGIC
@@ -129,6 +130,8 @@ class LogScan:
             return f"a batch claims {length + LOG_OVERHEAD} bytes, and {left} are left"
         if offset < self._expected:
             return f"a batch has offset {offset} where {self._expected} or more belongs"
+        if offset >= self._end:
+            return f"a batch has offset {offset}, too far from the segment's base"
         data = self._bytes(position, length + LOG_OVERHEAD)
         if len(data) < length + LOG_OVERHEAD:
             return "the file ended while it was read"
