@@ -3,10 +3,15 @@
 The log is read once, from front to back. On the way the indexes are held against it, producer
 state and transactions are followed as a start follows them, and compared with what the snapshots
 and transaction indexes say. `facts` is what a repair needs of all this.
+
+Offsets may be missing: they are damaged, a repair took them out, or compaction did. Of what stood
+there a snapshot or a transaction index may know more than the log, and is believed. So damage and
+the gap that its repair leaves are judged alike, and what was repaired once has no finding more.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -19,7 +24,7 @@ from ottla.broker.log.examine.records import describe_records
 from ottla.broker.log.examine.scan import Damage, Entry, LogScan
 from ottla.broker.log.leader_epochs import LeaderEpochs
 from ottla.broker.log.opening import aborted_by, apply_batch
-from ottla.broker.log.producer_state import ProducerState, SnapshotCorrupt
+from ottla.broker.log.producer_state import Producer, ProducerState, SnapshotCorrupt
 from ottla.broker.log.recovery import CUT_SUFFIX
 from ottla.broker.log.transaction_index import AbortedTransaction
 from ottla.broker.ports import Disk
@@ -36,6 +41,7 @@ class SegmentFacts:
     size: int = 0
     end_offset: int = 0
     damages: list[Damage] = field(default_factory=list)
+    # What its transaction index is to have.
     aborted: list[AbortedTransaction] = field(default_factory=list)
 
 
@@ -69,6 +75,8 @@ class _Verification:
         self._epochs_told = False
         self._epoch = -1
         self._expected = 0
+        # Offsets of which the log has no batch, from one up to another.
+        self._gaps: list[tuple[int, int]] = []
         self._read_bytes = 0
 
     def run(self) -> PartitionFacts:
@@ -138,6 +146,8 @@ class _Verification:
         finally:
             opened.close()
         self._read_bytes += segment.size
+        if following is not None:
+            self._expect(following)
         segment.end_offset = self._expected
         self._tell_damages(segment, last=following is None)
         if not segment.damages:  # else the indexes are made anew with the log
@@ -149,7 +159,19 @@ class _Verification:
                     self._find(file, what, INDEX_REMEDY, position=at, fix=Fix.REBUILD_INDEXES)
         self._check_transactions(segment)
 
+    def _expect(self, offset: int) -> None:
+        """What comes next has this offset."""
+        if offset > self._expected:
+            self._gaps.append((self._expected, offset))
+            self._expected = offset
+
+    def _has_lost(self, first: int, end: int) -> bool:
+        """Whether some of the offsets from one up to another are missing."""
+        before = bisect_left(self._gaps, (end, 0))
+        return before > 0 and self._gaps[before - 1][1] > first
+
     def _take(self, segment: SegmentFacts, entry: Entry) -> None:
+        self._expect(entry.base_offset)
         self._expected = entry.last_offset + 1
         header = entry.header
         if header is not None:
@@ -256,42 +278,68 @@ class _Verification:
                     )
 
     def _check_transactions(self, segment: SegmentFacts) -> None:
-        stored: list[AbortedTransaction] = []
         path = segment.file.path.removesuffix(".log") + ".txnindex"
-        for file in self._files.get(FileKind.TRANSACTION_INDEX, []):
-            if file.base_offset != segment.file.base_offset:
+        stored = {
+            (one.producer_id, one.last_offset): one for one in self._read_transactions(segment)
+        }
+        wanted = {(one.producer_id, one.last_offset): one for one in segment.aborted}
+        for key, one in wanted.items():
+            known = stored.get(key)
+            if known is not None and (
+                known.first_offset == one.first_offset
+                or self._has_lost(min(known.first_offset, one.first_offset), one.last_offset)
+            ):
+                wanted[key] = known
                 continue
-            data = self._data(file)
-            if len(data) % transaction_index.ENTRY.size:
-                what = f"its size of {len(data)} bytes is no number of entries"
-                self._find(file, what, INDEX_REMEDY, fix=Fix.REWRITE_TRANSACTIONS)
-                return
-            stored = [
-                AbortedTransaction(*fields[1:])
-                for fields in transaction_index.ENTRY.iter_unpack(data)
-            ]
-        wanted = {(one.producer_id, one.first_offset, one.last_offset) for one in segment.aborted}
-        has = {(one.producer_id, one.first_offset, one.last_offset) for one in stored}
-        for producer_id, first, last in sorted(wanted - has, key=lambda one: one[2]):
             self._find(
                 path,
-                f"the transaction of producer {producer_id} from offset {first} was aborted at"
-                f" {last}, and has no entry",
+                f"the transaction of producer {one.producer_id} from offset {one.first_offset} was"
+                f" aborted at {one.last_offset}, and has no entry",
                 "Readers of committed data would be given its records: `ottla log repair` writes"
                 " the index anew.",
                 fix=Fix.REWRITE_TRANSACTIONS,
             )
-        for producer_id, first, last in sorted(has - wanted, key=lambda one: one[2]):
-            # What began before the first batch here cannot be held against the log.
-            if first >= self._facts.segments[0].file.base_offset and not segment.damages:
-                self._find(
-                    path,
-                    f"it says that producer {producer_id} aborted {first}-{last}, and the log"
-                    " does not",
-                    "Readers of committed data would miss records: `ottla log repair` writes the"
-                    " index anew.",
-                    fix=Fix.REWRITE_TRANSACTIONS,
-                )
+        for key, one in stored.items():
+            if wanted.get(key) is one:
+                continue
+            if key not in wanted and self._may_be_gone(one):
+                wanted[key] = one
+                continue
+            self._find(
+                path,
+                f"it says that producer {one.producer_id} aborted"
+                f" {one.first_offset}-{one.last_offset}, and the log does not",
+                "Readers of committed data would miss records: `ottla log repair` writes the index"
+                " anew.",
+                fix=Fix.REWRITE_TRANSACTIONS,
+            )
+        segment.aborted = sorted(wanted.values(), key=lambda one: one.last_offset)
+
+    def _read_transactions(self, segment: SegmentFacts) -> list[AbortedTransaction]:
+        """The entries of the segment's transaction index, in the order of their markers."""
+        size = transaction_index.ENTRY.size
+        stored: list[AbortedTransaction] = []
+        for file in self._files.get(FileKind.TRANSACTION_INDEX, []):
+            if file.base_offset != segment.file.base_offset:
+                continue
+            data = self._data(file)
+            if len(data) % size:
+                what = f"its size of {len(data)} bytes is no number of entries"
+                self._find(file, what, INDEX_REMEDY, fix=Fix.REWRITE_TRANSACTIONS)
+            whole = data[: len(data) - len(data) % size]
+            stored = [
+                AbortedTransaction(*fields[1:])
+                for fields in transaction_index.ENTRY.iter_unpack(whole)
+            ]
+        return sorted(stored, key=lambda one: one.last_offset)
+
+    def _may_be_gone(self, aborted: AbortedTransaction) -> bool:
+        """Whether the batches of a transaction, or its marker, may be among what the log lost."""
+        first, last = aborted.first_offset, aborted.last_offset
+        if first > last:
+            return False
+        began_before = first < self._facts.segments[0].file.base_offset
+        return began_before or self._has_lost(first, first + 1) or self._has_lost(last, last + 1)
 
     # producers and epochs
 
@@ -309,17 +357,13 @@ class _Verification:
             if file.base_offset != base_offset:
                 continue
             stored = self._read_snapshot(file, tell=True)
-            if stored is None or any(one.damages for one in self._facts.segments):
+            if stored is None:
                 continue
             for producer_id, said in stored.producers.items():
                 known = self._producers.producers.get(producer_id)
                 if known is None or not known.batches or not said.batches:
                     continue
-                if (known.epoch, known.batches[-1].last_offset, known.transaction_start) != (
-                    said.epoch,
-                    said.batches[-1].last_offset,
-                    said.transaction_start,
-                ):
+                if self._contradicts(known, said, base_offset):
                     self._find(
                         file,
                         f"it says of producer {producer_id} last offset"
@@ -330,6 +374,19 @@ class _Verification:
                         fix=Fix.REMOVE_SNAPSHOT,
                     )
                     break
+            else:
+                if self._gaps:
+                    self._producers = stored  # as a start does, which begins with a snapshot
+
+    def _contradicts(self, known: Producer, said: Producer, offset: int) -> bool:
+        """Whether the log says of a producer what the snapshot at an offset cannot have known."""
+        last, said_last = known.batches[-1].last_offset, said.batches[-1].last_offset
+        if (known.epoch, last) != (said.epoch, said_last):
+            return said_last < last or not self._has_lost(last + 1, offset)
+        if known.transaction_start == said.transaction_start:
+            return False
+        starts = (known.transaction_start, said.transaction_start)
+        return not self._has_lost(min(one for one in starts if one is not None), offset)
 
     def _check_snapshot_end(self, file: LogFile) -> None:
         """Those that no segment begins at: sound, and not behind the log."""
