@@ -92,15 +92,18 @@ class BrokerConfig(ConsumerGroupConfig, ShareGroupConfig):
     process_roles: Texts = key(
         ("broker", "controller"),
         "Roles of this process; a single node is broker,controller, and no other choice starts.",
+        not_empty=True,
     )
     listeners: Texts = key(
         ("PLAINTEXT://localhost:9092",),
         "Addresses to listen on; localhost means 127.0.0.1 and ::1, an empty host every address.",
         dynamic=BROKER,
+        not_empty=True,
     )
     advertised_listeners: OptionalTexts = key(
         None,
         "Addresses that clients are told; left out, each client is told the one by which it came.",
+        not_empty=True,
     )
     listener_security_protocol_map: Text = key(
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
@@ -111,7 +114,9 @@ class BrokerConfig(ConsumerGroupConfig, ShareGroupConfig):
         None, "Listener that brokers use among themselves; it must be one of the listeners."
     )
     controller_listener_names: Texts = key(
-        ("CONTROLLER",), "Listeners that belong to the controller; clients are not served there."
+        ("CONTROLLER",),
+        "Listeners that belong to the controller; clients are not served there.",
+        not_empty=True,
     )
     controller_quorum_voters: Texts = key(
         (), "Controllers as id@host:port; on a single node only this node may stand here."
@@ -196,9 +201,13 @@ class BrokerConfig(ConsumerGroupConfig, ShareGroupConfig):
     )
 
     log_dir: Texts = key(
-        ("./ottla-data",), "Where data lies if log.dirs says nothing; Kafka's is /tmp/kafka-logs."
+        ("./ottla-data",),
+        "Where data lies if log.dirs says nothing; Kafka's is /tmp/kafka-logs.",
+        not_empty=True,
     )
-    log_dirs: OptionalTexts = key(None, "Directories for data; a new partition takes the emptiest.")
+    log_dirs: OptionalTexts = key(
+        None, "Directories for data; a new partition takes the emptiest.", not_empty=True
+    )
     metadata_log_dir: OptionalText = key(
         None, "Directory of the cluster's metadata; the first of log.dirs if left out."
     )
@@ -547,7 +556,7 @@ class BrokerConfig(ConsumerGroupConfig, ShareGroupConfig):
 
     @property
     def data_dirs(self) -> tuple[str, ...]:
-        return self.log_dirs or self.log_dir
+        return self.log_dir if self.log_dirs is None else self.log_dirs
 
     @property
     def metadata_dir(self) -> str:

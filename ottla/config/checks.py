@@ -80,7 +80,10 @@ def _check_listeners(config: BrokerConfig) -> None:
 def _check_directories(config: BrokerConfig) -> None:
     directories = config.data_dirs
     if not directories or not all(directories):
-        raise ConfigError("log.dirs is empty: name at least one directory.")
+        name = "log.dir" if config.log_dirs is None else "log.dirs"
+        raise ConfigError(
+            f"{name}={','.join(directories)}: allowed is at least one directory, and no empty name."
+        )
     if config.metadata_log_dir and config.metadata_log_dir not in directories:
         raise ConfigError(
             f"metadata.log.dir={config.metadata_log_dir}: allowed is one of"

@@ -30,7 +30,9 @@ class ConsumerGroupConfig(BaseModel):
         dynamic=Dynamic.CLUSTER,
     )
     group_consumer_assignors: Assignors = key(
-        ("uniform", "range"), "Assignors on offer to consumer groups, the default first."
+        ("uniform", "range"),
+        "Assignors on offer to consumer groups, the default first.",
+        not_empty=True,
     )
     group_consumer_heartbeat_interval_ms: Int = key(
         5_000, "How often members of a consumer group are asked to report.", at_least=1

@@ -80,6 +80,8 @@ class Key:
     dynamic: Dynamic = Dynamic.NO
     acts: bool = True
     internal: bool = False
+    not_empty: bool = False
+    """Of a list: it must have an entry, and none that is empty."""
     check: Callable[[Key, Value], None] | None = None
 
     @property
@@ -93,6 +95,8 @@ class Key:
             self._check_range(value)
         if self.choices:
             self._check_choice(value)
+        if self.not_empty:
+            self._check_not_empty(value)
         if self.check is not None:
             self.check(self, value)
         return value
@@ -107,7 +111,7 @@ class Key:
             return f"a comma-separated list of {joined}" if self.is_list else f"one of {joined}"
         if self.type in _RANGES or self.type is ConfigType.DOUBLE:
             return _allowed_numbers(self)
-        return _ALLOWED[self.type]
+        return _ALLOWED[self.type] + (" of one or more" if self.not_empty else "")
 
     @property
     def is_list(self) -> bool:
@@ -118,6 +122,13 @@ class Key:
             raise self.refuse(render(value), f"Value must be at least {self.at_least}")
         if self.at_most is not None and not value <= self.at_most:
             raise self.refuse(render(value), f"Value must be no more than {self.at_most}")
+
+    def _check_not_empty(self, value: Value) -> None:
+        assert isinstance(value, tuple), self.name
+        if not value:
+            raise ConfigError(f"Configuration '{self.name}' must not be empty")
+        if not all(value):
+            raise ConfigError(f"Configuration '{self.name}' values must not be empty")
 
     def _check_choice(self, value: Value) -> None:
         for one in value if isinstance(value, tuple) else (render(value),):
@@ -140,14 +151,17 @@ def key(
     dynamic: Dynamic = Dynamic.NO,
     acts: bool = True,
     internal: bool = False,
+    not_empty: bool = False,
     any_case_of: tuple[str, ...] = (),
 ) -> Any:
     """Declares a setting as a pydantic field; the field's annotation carries its type. A text is
-    one of `any_case_of`, if there are any, in letters of any case."""
+    one of `any_case_of`, if there are any, in letters of any case. A list that is `not_empty` has
+    an entry, and none that is empty."""
     extra = {
         "dynamic": dynamic.value,
         "acts": acts,
         "internal": internal,
+        "not_empty": not_empty,
         "any_case_of": any_case_of,
     }
     return Field(
@@ -187,6 +201,7 @@ def key_of(field_name: str, field: FieldInfo) -> Key:
         dynamic=Dynamic(extra["dynamic"]),
         acts=bool(extra["acts"]),
         internal=bool(extra["internal"]),
+        not_empty=bool(extra["not_empty"]),
     )
 
 

@@ -19,7 +19,9 @@ class ShareGroupConfig(BaseModel):
         at_least=0,
         dynamic=Dynamic.CLUSTER,
     )
-    group_share_assignors: Texts = key(("simple",), "Assignors on offer to share groups.")
+    group_share_assignors: Texts = key(
+        ("simple",), "Assignors on offer to share groups.", not_empty=True
+    )
     group_share_delivery_count_limit: Int = key(
         5,
         "How often a record is delivered to a share group before it is given up.",

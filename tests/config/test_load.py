@@ -191,6 +191,16 @@ def test_a_bad_value_is_told_with_what_is_allowed() -> None:
     )
 
 
+def test_an_empty_list_is_not_taken_for_the_default() -> None:
+    assert refusal("log.dirs=") == (
+        "--override: log.dirs=: Configuration 'log.dirs' must not be empty."
+        " Allowed is a comma-separated list of one or more."
+    )
+    assert refusal(KAFKA_LOG_DIRS=" ").startswith("KAFKA_LOG_DIRS: log.dirs=: ")
+    assert _message_of_python_config(log_dirs=()).startswith("log.dirs=: allowed is at least one")
+    assert _message_of_python_config(log_dir=("a", "")).startswith("log.dir=a,: allowed is")
+
+
 def test_everything_wrong_is_told_at_once() -> None:
     assert len(refusal("log.segment.bytes=5", "a=b", "num.partitions=x").splitlines()) == 3
 
@@ -243,7 +253,12 @@ def test_protection_left_at_kafkas_default_asks_for_nothing() -> None:
         ("listeners=PLAINTEXT://:9093,SASL_PLAINTEXT://:9092", "asks for SASL_PLAINTEXT"),
         ("listeners=PLAINTEXT://:99999", "not a listener"),
         ("listeners=localhost:9092", "not a listener"),
-        ("listeners=", "none of them is for clients"),
+        ("listeners=", "Configuration 'listeners' must not be empty"),
+        ("process.roles=", "Configuration 'process.roles' must not be empty"),
+        ("controller.listener.names=", "'controller.listener.names' must not be empty"),
+        ("advertised.listeners=", "Configuration 'advertised.listeners' must not be empty"),
+        ("group.consumer.assignors=", "'group.consumer.assignors' must not be empty"),
+        ("group.share.assignors=", "'group.share.assignors' must not be empty"),
         ("listeners=CONTROLLER://:9093", "none of them is for clients"),
         ("listeners=INSIDE://:1", "add INSIDE:PLAINTEXT to listener.security.protocol.map"),
         ("listeners=PLAINTEXT://:1,PLAINTEXT://:2", "a name of its own"),
@@ -254,7 +269,9 @@ def test_protection_left_at_kafkas_default_asks_for_nothing() -> None:
         ("inter.broker.listener.name=INSIDE", "allowed is one of PLAINTEXT"),
         ("broker.id=7", None),
         ("log.retention.ms=0", "at least 1"),
-        ("log.dirs=,", "name at least one directory"),
+        ("log.dirs=,", "Configuration 'log.dirs' values must not be empty"),
+        ("log.dirs=a,,b", "Configuration 'log.dirs' values must not be empty"),
+        ("log.dir=", "Configuration 'log.dir' must not be empty"),
         ("queued.max.request.bytes=5", "at least socket.request.max.bytes (104857600)"),
         ("zookeeper.connect=zk:2181", "Kafka 4 has no such key any more"),
         ("config.providers=env", "write them out"),
