@@ -33,5 +33,8 @@ async def scrub_a_while(rooms: Rooms, run_ms: int) -> None:
             path = logs.dir_of(work.log)
             keep = partial(logs.keep_damaged_ranges, path, logs.damaged_ranges(path))
             await in_worker(keep)
+        if work.to_mend:
+            await in_worker(work.mend)
+            scrubber.mended(work)
         # The pace, not a wait for anybody.
         await asyncio.sleep(max(0.0, TURN_MS / 1000 - (loop.time() - started_s)))

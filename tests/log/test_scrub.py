@@ -18,6 +18,7 @@ from ottla.broker.log.quarantine import (
     write_ranges,
 )
 from ottla.broker.log.scrub import BATCH_COST_BYTES, Scrubber, SegmentScrub, restore
+from ottla.broker.log.transaction_index import ENTRY
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.control import build_marker
 from ottla.testing.disk import SimDisk
@@ -72,6 +73,9 @@ class Bench:
             if work.segment.base_offset not in order[-1:]:
                 order.append(work.segment.base_offset)
             self.scrubber.finish(work, work.read(budget))
+            if work.to_mend:
+                work.mend()
+                self.scrubber.mended(work)
         return order
 
     def batch_at(self, index: int) -> tuple[int, int]:
@@ -342,3 +346,95 @@ def test_a_transaction_index_that_lacks_an_entry_is_completed(harm: str) -> None
     again = open_log(bench.disk, SMALL, recovery_point=end, high_watermark=end)
 
     assert again.aborted_transactions(0, end) == wanted
+
+
+def _sealed_index(disk: SimDisk, entries: int) -> str:
+    """The first transaction index with so many entries."""
+    for name in disk.list(DIRECTORY):
+        path = f"{DIRECTORY}/{name}"
+        if name.endswith(".txnindex") and disk.open(path).size() == entries * ENTRY.size:
+            return path
+    raise AssertionError(f"no segment has {entries} aborted transactions")
+
+
+def _cut(disk: SimDisk, path: str, size: int) -> None:
+    """For good: a crash does not bring back what stood there."""
+    file = disk.open(path)
+    file.truncate(size)
+    file.sync()
+    file.close()
+
+
+@pytest.mark.parametrize("mode", CrashMode)
+def test_a_crash_while_an_index_is_completed_loses_no_entry_and_after_it_none(
+    mode: CrashMode,
+) -> None:
+    """Below the recovery point nothing else would notice: the next start takes what it finds."""
+    bench = Bench()
+    bench.disk = new_disk()
+    bench.log = transactional_log(bench.disk)
+    end = bench.log.log_end_offset
+    wanted = bench.log.aborted_transactions(0, end)
+    bench.log.close()
+    path = _sealed_index(bench.disk, 2)
+    _cut(bench.disk, path, ENTRY.size)
+    bench.log = open_log(bench.disk, SMALL, recovery_point=end, high_watermark=end)
+    lacking = bench.log.aborted_transactions(0, end)
+    assert len(lacking) == len(wanted) - 1
+    bench.scrubber = bench.new_scrubber()
+    crashed: list[SimDisk] = []
+
+    def crash_here(count: int, call: str, path: str) -> None:
+        crashed.append(bench.disk.crash(random.Random(count), mode))
+
+    bench.disk.before_call = crash_here
+    bench.round()
+    bench.disk.before_call = None
+    assert bench.events.names == ["transaction_index_mended"]
+    after = bench.disk.crash(random.Random(0), mode)
+
+    assert len(crashed) >= 5
+    for left in crashed:
+        log = open_log(left, SMALL, recovery_point=end, high_watermark=end)
+        assert log.aborted_transactions(0, end) in (lacking, wanted)
+    log = open_log(after, SMALL, recovery_point=end, high_watermark=end)
+    assert log.aborted_transactions(0, end) == wanted
+
+
+@pytest.mark.parametrize("mode", CrashMode)
+def test_an_index_that_a_start_makes_anew_outlives_any_crash(mode: CrashMode) -> None:
+    """Once the file is gone a start takes the segment for one without aborts."""
+    disk = new_disk()
+    log = transactional_log(disk)
+    end = log.log_end_offset
+    wanted = log.aborted_transactions(0, end)
+    log.close()
+    _cut(disk, _sealed_index(disk, 2), ENTRY.size + 1)
+    crashed: list[SimDisk] = []
+    disk.before_call = lambda count, call, path: crashed.append(
+        disk.crash(random.Random(count), mode)
+    )
+    events = RecordedEvents()
+    open_log(disk, SMALL, recovery_point=end, high_watermark=end, events=events)
+    disk.before_call = None
+    crashed.append(disk.crash(random.Random(0), mode))
+
+    assert "index_rebuilt" in events.names
+    for left in crashed:
+        again = open_log(left, SMALL, recovery_point=end, high_watermark=end)
+        assert again.aborted_transactions(0, end) == wanted
+
+
+@pytest.mark.parametrize("mode", CrashMode)
+def test_a_clean_stop_leaves_every_transaction_index_on_the_disk(mode: CrashMode) -> None:
+    """That of the last segment is made by the stop itself."""
+    disk = new_disk()
+    log = transactional_log(disk)
+    end = log.log_end_offset
+    wanted = log.aborted_transactions(0, end)
+    assert log.segments.active.transactions.entries()
+    log.close()
+    for seed in range(5):
+        left = disk.crash(random.Random(seed), mode)
+        again = open_log(left, SMALL, recovery_point=end, high_watermark=end)
+        assert again.aborted_transactions(0, end) == wanted

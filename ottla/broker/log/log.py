@@ -334,7 +334,8 @@ class Log(TrimmableLog):
         finally:
             for file in others:
                 file.close()
-        if self.segments.new_names:
+        # A transaction index is made when it is written, and none looks like no aborts.
+        if self.segments.new_names or self.segments.active.transactions.has_file:
             self._directory.disk.sync_dir(self.directory)
         epochs = self.epochs.unwritten(end_offset) if self.epochs.dirty else None
         if epochs is not None:

@@ -389,8 +389,6 @@ class _Opening:
         )
         aborted = aborted_in(self._directory, segments[:], segment, producers, self._now_ms)
         segment.transactions.replace(aborted)
-        segment.transactions.seal()
-        self._changed_names = True
 
     def _tell_open_transactions(self) -> None:
         """Readers of committed data wait at an open transaction until somebody ends it."""

@@ -6,6 +6,8 @@ broker that is restarted often does not look at the same ones each time. One seg
     work = scrubber.begin(now_ms, interval)   on the loop: the segment in hand, or None
     read = work.read(budget)                  in a worker: a few batches, on a file of its own
     changed = scrubber.finish(work, read)     on the loop: what was found holds for the log now
+    work.mend()                               in a worker, if `to_mend`: the transaction index
+    scrubber.mended(work)                     on the loop: readers go by it
 
 What does not agree with its CRC is quarantined (see `quarantine`), and what is quarantined and
 agrees again is let go. The batches also say which transactions were aborted: if the index of the
@@ -25,14 +27,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
-from ottla.broker.log.checkpoints import TopicPartition, read_whole
+from ottla.broker.log.checkpoints import TopicPartition, read_whole, write_atomically
 from ottla.broker.log.examine.scan import Damage, Entry, LogScan
 from ottla.broker.log.log import Log
 from ottla.broker.log.opening import aborted_by, apply_batch
 from ottla.broker.log.producer_state import ProducerState, SnapshotCorrupt
 from ottla.broker.log.quarantine import DamagedRange
 from ottla.broker.log.segment import LOG_SUFFIX, SNAPSHOT_SUFFIX, Segment
-from ottla.broker.log.transaction_index import AbortedTransaction
+from ottla.broker.log.transaction_index import AbortedTransaction, pack
 from ottla.broker.ports import Disk, Events, File, Rng
 from ottla.protocol.records.batch import CONTROL, TRANSACTIONAL, BatchHeader
 
@@ -59,6 +61,7 @@ class SegmentScrub:
         "error",
         "log",
         "segment",
+        "to_mend",
     )
 
     def __init__(self, disk: Disk, log: Log, segment: Segment, limit: int) -> None:
@@ -67,6 +70,8 @@ class SegmentScrub:
         self.damages: list[Damage] = []
         # The transactions that its batches say were aborted in it.
         self.aborted: list[AbortedTransaction] = []
+        # What the transaction index is to have, where it lacks something.
+        self.to_mend: list[AbortedTransaction] = []
         # What is known of producers, up to where the reading has come; None if it is not.
         self._producers: ProducerState | None = None
         self.done = False
@@ -111,6 +116,18 @@ class SegmentScrub:
     def knows_transactions(self) -> bool:
         """Whether `aborted` is all that there is."""
         return self._producers is not None and not self.damages and self.error is None
+
+    def mend(self) -> None:
+        """Writes the transaction index anew and waits until it is on disk; keeps the `error`.
+
+        Once its segment is below the recovery point nothing but another round of scrubbing would
+        notice that it is gone, and none may follow for a week. So it is replaced as a whole: after
+        a crash there is what there was, or all of it.
+        """
+        try:
+            write_atomically(self._disk, self.segment.transactions.path, pack(self.to_mend))
+        except OSError as error:
+            self.error = error
 
     def close(self) -> None:
         if self._file is not None:
@@ -186,7 +203,10 @@ class Scrubber:
         return self._in_hand
 
     def finish(self, work: SegmentScrub, read: int) -> bool:
-        """Takes up what a turn has read; whether a log's damaged ranges are others now."""
+        """Takes up what a turn has read; whether a log's damaged ranges are others now.
+
+        If `work.to_mend` says so, its `mend` is to be called in a worker, and then `mended`.
+        """
         self.scrubbed_bytes += read
         if not work.done:
             return False
@@ -199,11 +219,10 @@ class Scrubber:
                     "scrub_read_failed", path=segment.log_path, error=str(work.error)
                 )
             return False
-        is_there = log.segments[log.segments.floor_index(segment.base_offset)] is segment
-        if not is_there or segment is log.segments.active:
+        if not _is_there(work) or segment is log.segments.active:
             return False
         if work.knows_transactions:
-            self._complete_transactions(work)
+            self._compare_transactions(work)
         ranges = [DamagedRange(segment.base_offset, one.position, one.size) for one in work.damages]
         log.quarantine.keep(one.base_offset for one in log.segments)
         changed = log.quarantine.replace(segment.base_offset, ranges)
@@ -221,24 +240,37 @@ class Scrubber:
             self._events.warning("segment_readable_again", path=segment.log_path)
         return changed
 
-    def _complete_transactions(self, work: SegmentScrub) -> None:
-        """Adds to the transaction index what it lacks: readers of committed data go by it.
+    def _compare_transactions(self, work: SegmentScrub) -> None:
+        """What the transaction index is to have: readers of committed data go by it.
 
         What it has besides stays: it may tell of batches that compaction has taken.
         """
         index = work.segment.transactions
         try:
             stored = index.entries()
-            known = {one[:3] for one in stored}
-            missing = [one for one in work.aborted if one[:3] not in known]
-            if not missing:
-                return
-            index.replace(sorted([*stored, *missing], key=lambda one: one.last_offset))
-            index.seal()
         except OSError as error:  # the next round finds it again
-            self._events.error("transaction_index_not_mended", path=index.path, error=str(error))
-        else:
-            self._events.error("transaction_index_mended", path=index.path, missing=len(missing))
+            self._not_mended(work, error)
+            return
+        known = {one[:3] for one in stored}
+        missing = [one for one in work.aborted if one[:3] not in known]
+        if missing:
+            work.to_mend = sorted([*stored, *missing], key=lambda one: one.last_offset)
+
+    def mended(self, work: SegmentScrub) -> None:
+        """Takes up what `work.mend` has written, or tells why it could not."""
+        if not _is_there(work):
+            return  # it is gone, and its files with it
+        if work.error is not None:
+            self._not_mended(work, work.error)
+            return
+        index = work.segment.transactions
+        missing = len(work.to_mend) - len(index.entries())
+        index.take(work.to_mend)
+        self._events.error("transaction_index_mended", path=index.path, missing=missing)
+
+    def _not_mended(self, work: SegmentScrub, error: OSError) -> None:
+        path = work.segment.transactions.path
+        self._events.error("transaction_index_not_mended", path=path, error=str(error))
 
     def close(self) -> None:
         """Gives back the file in hand; no worker may be reading it."""
@@ -254,6 +286,11 @@ class Scrubber:
         )
         if self._waiting:
             self._waiting.rotate(-self._rng.randrange(len(self._waiting)))
+
+
+def _is_there(work: SegmentScrub) -> bool:
+    segments = work.log.segments
+    return segments[segments.floor_index(work.segment.base_offset)] is work.segment
 
 
 def restore(log: Log, ranges: Sequence[DamagedRange]) -> None:

@@ -16,9 +16,11 @@ a segment are read as a whole, once.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from struct import Struct
 from typing import NamedTuple
 
+from ottla.broker.log.checkpoints import parent_of, write_atomically
 from ottla.broker.log.index import IndexCorrupt
 from ottla.broker.ports import Disk, File
 from ottla.protocol.records.crc import crc32c
@@ -32,6 +34,11 @@ class AbortedTransaction(NamedTuple):
     first_offset: int
     last_offset: int
     last_stable_offset: int
+
+
+def pack(entries: Iterable[AbortedTransaction]) -> bytes:
+    """The entries as they lie in the file."""
+    return b"".join(ENTRY.pack(VERSION, *one) for one in entries)
 
 
 class TransactionIndex:
@@ -77,9 +84,21 @@ class TransactionIndex:
                 raise IndexCorrupt(self.path)
 
     def replace(self, entries: list[AbortedTransaction]) -> None:
-        """Has these entries instead of what the file holds, from the next `seal` on."""
-        self.forget()
+        """Has these entries instead of what the file holds; after a crash one or the other.
+
+        Durable when it returns: of a file that is gone nothing says later that it is missing.
+        """
+        if entries:
+            write_atomically(self._disk, self.path, pack(entries))
+        elif self.has_file:
+            self._disk.remove(self.path)
+            self._disk.sync_dir(parent_of(self.path))
+        self.take(entries)
+
+    def take(self, entries: list[AbortedTransaction]) -> None:
+        """Somebody has written these entries to the file."""
         self._entries = entries
+        self._written = len(entries)
 
     def append(self, aborted: AbortedTransaction) -> None:
         """Adds an entry in memory; never fails."""
@@ -92,7 +111,7 @@ class TransactionIndex:
         entries = self._entries
         if entries is None or self._written == len(entries):
             return
-        new = b"".join(ENTRY.pack(VERSION, *one) for one in entries[self._written :])
+        new = pack(entries[self._written :])
         file = self._disk.open(self.path, create=True)
         try:
             file.pwrite(new, self._written * ENTRY.size)
@@ -113,7 +132,7 @@ class TransactionIndex:
             self.forget()
             return
         entries = self.entries()[: size // ENTRY.size]
-        packed = b"".join(ENTRY.pack(VERSION, *one) for one in entries)
+        packed = pack(entries)
         if len(packed) != size or crc32c(packed) != crc:
             raise IndexCorrupt(self.path)
         self._entries = entries

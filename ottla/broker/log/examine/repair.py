@@ -31,7 +31,7 @@ from ottla.broker.log.leftovers import CLEANED_SUFFIX, SWAP_SUFFIX
 from ottla.broker.log.partition_dir import PartitionDir
 from ottla.broker.log.recovery import CUT_SUFFIX
 from ottla.broker.log.segment import LOG_SUFFIX, Segment
-from ottla.broker.log.transaction_index import ENTRY, VERSION, AbortedTransaction
+from ottla.broker.log.transaction_index import AbortedTransaction, pack
 from ottla.broker.ports import Disk, Events, File
 from ottla.config.types import LogConfig
 
@@ -165,8 +165,7 @@ class Repair:
 
     def _write_transactions(self, path: str, aborted: list[AbortedTransaction]) -> None:
         if aborted:
-            entries = b"".join(ENTRY.pack(VERSION, *one) for one in aborted)
-            write_atomically(self._disk, path, entries)
+            write_atomically(self._disk, path, pack(aborted))
         else:
             self._disk.remove(path)
 
