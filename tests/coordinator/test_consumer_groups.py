@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.controller.features import GROUP_VERSION
+from ottla.broker.coordinator.group.classic import ClassicGroup
 from ottla.broker.coordinator.group.consumer import ConsumerGroup, ConsumerState
 from ottla.broker.coordinator.group.patterns import (
     PATTERN_LENGTH_MAX,
@@ -498,6 +499,39 @@ def test_members_of_the_classic_protocol_are_assigned_to_when_nobody_else_is_lef
 
     pair.lone.put_topic("t", 9)
     assert _ask(pair, beat, 4).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_a_downgrade_that_a_crash_cuts_short_goes_on_after_it(comes_back: bool) -> None:
+    """Else what the members had who are gone would be nobody's until somebody joins."""
+    pair = Pair()
+    pair.ask(joining())
+    protocol = groups.JoinGroupRequest.JoinGroupRequestProtocol(
+        "range", b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
+    )
+    join = groups.JoinGroupRequest("g", 10_000, 20_000, "B", None, "consumer", [protocol])
+    _ask(pair, join, 9)
+    pair.beat("A", -1)
+    assert pair.lone.events()[-2:] == ["group_downgraded", "group_rebalances"]
+    pair.lone.crash()
+    group = pair.lone.shard.groups["g"]
+    assert isinstance(group, ClassicGroup)
+    beat = groups.HeartbeatRequest("g", group.generation, "B")
+
+    if not comes_back:
+        pair.lone.wait(10_000)
+        assert group.is_empty
+        return
+    assert _ask(pair, beat, 4).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    joined = _ask(pair, join, 9)
+    assert (joined.leader, joined.generation_id) == ("B", group.generation)
+    assignment = groups.SyncGroupRequest.SyncGroupRequestAssignment("B", b"all of it")
+    sync = groups.SyncGroupRequest("g", joined.generation_id, "B", None, "consumer", "range")
+    sync.assignments = [assignment]
+    assert _ask(pair, sync, 5).assignment == b"all of it"
+    pair.lone.crash()
+    beat.generation_id = joined.generation_id
+    assert _ask(pair, beat, 4).error_code == ErrorCode.NONE
 
 
 def _ask(pair: Pair, request: Any, version: int) -> Any:

@@ -123,10 +123,12 @@ def time_is_up(turn: Turn, group: ClassicGroup, timer: Timer) -> None:
 
 def loaded(turn: Turn, group: ClassicGroup) -> None:
     """The group has just been replayed: sessions begin anew, and if it is over its size it
-    rebalances."""
+    rebalances, as it does if it was made of a consumer group and has no generation of its own."""
     for member in group.members.values():
         turn.restart_session(group, member)
-    if len(group.members) > turn.settings.max_size:
+    if group.members and group.leader is None:
+        prepare(turn, group, "the group was loaded, and was downgraded without a rebalance since")
+    elif len(group.members) > turn.settings.max_size:
         prepare(turn, group, "the group was loaded and is over group.max.size")
 
 

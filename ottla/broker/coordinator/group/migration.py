@@ -128,6 +128,10 @@ def downgrade(
         assignments[one.member_id] = embedded_assignment(turn.shard.topics, one)
     classic.generation = group.epoch
     classic.protocol = classic.select_protocol()
+    if reason is not None:
+        # By this a restart knows that the rebalance has yet to come: nobody has dealt out what
+        # those had who are gone, and who is left has nothing to notice it by.
+        classic.leader = None
     for member_id in group.members:
         turn.cancel_member_timers(group.group_id, member_id)
     for key in list(group.tombstone_keys()):
