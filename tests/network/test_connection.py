@@ -15,6 +15,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
+from tests.log.events import RecordedEvents
 from tests.network.served import LIMITS, Parked, serving
 
 
@@ -282,3 +283,20 @@ async def test_unfinished_frames_over_the_budget_are_shed() -> None:
         assert served.server.held_bytes <= 100_000
         for raw in raws:
             raw.close()
+
+
+async def test_who_is_refused_is_told_by_address_listener_and_a_plain_reason() -> None:
+    events = RecordedEvents()
+    async with serving({ApiKey.API_VERSIONS: answer_at_once}) as served:
+        served.server.events = events
+        raw = await served.connect()
+        _, port = raw.writer.get_extra_info("sockname")
+        raw.writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        assert await raw.closed()
+        raw.close()
+
+    assert events.fields("connection_closed") == {
+        "peer": f"127.0.0.1:{port}",
+        "listener": "PLAINTEXT",
+        "reason": "this is HTTP, and the listener speaks Kafka's protocol",
+    }

@@ -103,10 +103,9 @@ class Connection(asyncio.BufferedProtocol):
         self.last_active_s = endpoint.loop.time()
 
     def __repr__(self) -> str:
-        peer = self._session.peer if self._session else "?"
         unsent = self._outbox.unsent_bytes if self._outbox else 0
         state = " paused" if self._paused else ""
-        return f"<Connection {peer} unanswered={len(self._line)} unsent={unsent}{state}>"
+        return f"<Connection {self.peer} unanswered={len(self._line)} unsent={unsent}{state}>"
 
     # what the transport calls
 
@@ -197,6 +196,11 @@ class Connection(asyncio.BufferedProtocol):
             self._serve(self._deferred.popleft())
             if self._is_lost:
                 self._abandon()
+
+    @property
+    def peer(self) -> str:
+        """`address:port` of who is connected, `?` before that is known."""
+        return self._session.peer if self._session is not None else "?"
 
     @property
     def idle(self) -> bool:

@@ -103,7 +103,9 @@ class Endpoint:
 
     def refused(self, connection: Connection, reason: str) -> None:
         self.metrics.refused += 1
-        self.server.events.info("connection_closed", connection=repr(connection), reason=reason)
+        self.server.events.info(
+            "connection_closed", peer=connection.peer, listener=self.listener_name, reason=reason
+        )
 
     def fatal(self, error: BaseException) -> None:
         self.server.on_fatal(error)
