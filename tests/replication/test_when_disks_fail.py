@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.broker import Broker as RunningBroker
 from ottla.broker.faults import StorageLost
 from ottla.broker.log.checkpoints import CLEAN_SHUTDOWN_FILE
 from ottla.broker.log.flush import FlushTicket
 from ottla.broker.log.log import Log
 from ottla.broker.posix import PosixFile
+from ottla.config.load import load
 from ottla.protocol.codec import decoder
 from ottla.protocol.messages.configs import IncrementalAlterConfigsRequest
 from ottla.protocol.messages.fetch import FetchRequest
@@ -26,6 +28,7 @@ from ottla.protocol.messages.topics import CreateTopicsRequest
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.record import Record
 from ottla.testing import Broker
+from tests.log.events import RecordedEvents
 from tests.network.served import Raw
 
 Data = ProduceRequest.PartitionProduceData
@@ -285,3 +288,36 @@ async def test_a_smaller_flush_messages_holds_for_what_is_there() -> None:
         await raw.frame()
         await until(lambda end: partition.log.durable_end == end, 1)
         raw.close()
+
+
+async def test_a_disk_whose_logs_cannot_be_opened_is_told_of_once(tmp_path: Path) -> None:
+    async with Broker(tmp_path / "one", config=two_dirs(tmp_path)) as broker:
+        raw = await connect(broker)
+        await create(raw, "t", 6)
+        raw.close()
+    lost = sorted(path.name for path in (tmp_path / "two").glob("t-*"))
+    assert len(lost) == 3
+    for name in lost:
+        log = tmp_path / "two" / name / "00000000000000000000.log"
+        log.unlink()
+        log.mkdir()
+    settings = {
+        **two_dirs(tmp_path),
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "ottla.telemetry.port": -1,
+    }
+    events = RecordedEvents()
+    again = RunningBroker(load(overrides=settings, environ={}).config, events=events)
+    await again.start()
+    served = [one.topic for one in again.replicas]
+    await again.stop()
+
+    assert len(served) == 3
+    complaints = [event for level, event, _ in events.told if level in ("warning", "error")]
+    assert complaints == ["logs_not_loaded", "partitions_not_opened"]
+    not_loaded, not_opened = map(events.fields, complaints)
+    assert not_loaded["dir"] == f"{tmp_path}/two"
+    assert (not_loaded["logs"], not_loaded["partitions"]) == (3, lost)
+    assert (not_opened["count"], not_opened["partitions"]) == (3, lost)
+    assert "Is a directory" in not_loaded["error"]
+    assert not_opened["error"].endswith(not_loaded["error"])

@@ -52,6 +52,8 @@ from ottla.config.types import LogConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.wire import ZERO_UUID
 
+# Enough to know them by; how many there are is told, too.
+NAMES_TOLD_MAX = 10
 # Kafka's num.recovery.threads.per.data.dir.
 DEFAULT_RECOVERY_THREADS = 2
 
@@ -444,15 +446,23 @@ class LogManager:
         for log in opened.logs:
             log_dir.logs[log.topic, log.partition] = log
         self._logs.update(log_dir.logs)
+        unread = next(iter(opened.failed.values()), None)
         try:
             log_dir.restore_damaged_ranges(self._events)
-        except OSError as unread:
-            self.faults.failed(log_dir.path, Call.READ, unread)
-        for key, error in opened.failed.items():
+        except OSError as error:
+            unread = unread or error
+        if opened.failed:
             log_dir.sound = False
-            self.offline_partitions[key] = str(error)
-            self._events.error("log_load_failed", partition=partition_name(*key), error=str(error))
-            self.faults.failed(found.log_dir, Call.READ, error)
+            self.offline_partitions.update((key, str(one)) for key, one in opened.failed.items())
+            self._events.error(
+                "logs_not_loaded",
+                dir=log_dir.path,
+                logs=len(opened.failed),
+                partitions=[partition_name(*key) for key in opened.failed][:NAMES_TOLD_MAX],
+                error=str(unread),
+            )
+        elif unread is not None:
+            self.faults.failed(log_dir.path, Call.READ, unread)
 
     def _take_offline(self, path: str) -> None:
         log_dir = self._log_dirs[path]

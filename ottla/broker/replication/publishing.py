@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
 from ottla.broker.log.checkpoints import TopicPartition
-from ottla.broker.log.manager import LogManager
+from ottla.broker.log.directories import partition_name
+from ottla.broker.log.manager import NAMES_TOLD_MAX, LogManager
 from ottla.broker.log.rearranging import Rearrangement
 from ottla.broker.metadata.delta import Delta
 from ottla.broker.metadata.image import MetadataImage, is_reserved_id
@@ -24,6 +25,8 @@ from ottla.protocol.wire import ZERO_UUID
 
 InWorker = Callable[[Callable[[], None]], Awaitable[None]]
 ConfigOf = Callable[[MetadataImage, str], LogConfig]
+Refused = dict[TopicPartition, str]
+"""Partitions that are to be led and cannot be, and why."""
 
 
 class Publisher:
@@ -61,20 +64,22 @@ class Publisher:
         missing = self._missing_dirs(image)
         work = Rearrangement()
         configs: dict[str, LogConfig] = {}
+        refused: Refused = {}
         led: list[LocalPartition] = []
         for topic, index, partition in image.leaders(self._node_id):
             directory_id = partition.directory_of(self._node_id)
             is_elsewhere = missing and (is_reserved_id(directory_id) or directory_id in missing)
             if is_elsewhere and self._logs.get(topic.name, index) is None:
-                self._leave_offline(topic.name, index)
+                self._leave_offline(topic.name, index, refused)
                 continue
             wanted = LocalPartition(topic.name, topic.topic_id, index, partition)
-            self._create(work, image, configs, wanted)
+            self._create(work, image, configs, wanted, refused)
             led.append(wanted)
         self._logs.perform(work)
         self._logs.adopt(work)
         for one in led:
-            self._lead(one.topic, one.topic_id, one.partition_id, one.partition.leader_epoch)
+            self._lead(one, refused)
+        self._tell(refused)
 
     def places(self) -> dict[tuple[bytes, int], bytes]:
         """(topic id, partition) -> the id of the log dir that holds it, of all that are led."""
@@ -99,12 +104,12 @@ class Publisher:
         }
         return {one for one in named if not is_reserved_id(one)} - online
 
-    def _leave_offline(self, topic: str, index: int) -> None:
+    def _leave_offline(self, topic: str, index: int, refused: Refused) -> None:
         """An empty log in place of one on a disk that is away would hide what was acknowledged, and
         give its offsets again."""
         reason = "its log dir is missing or offline"
         self._logs.offline_partitions[topic, index] = reason
-        self._not_opened(topic, index, reason)
+        refused[topic, index] = reason
 
     async def make_unmade(self, image_of: Callable[[], MetadataImage]) -> bool:
         """Tries again to make the partitions for which there was no room; whether one is led now.
@@ -116,22 +121,22 @@ class Publisher:
         async with self._replicas.changes:
             image, work = image_of(), Rearrangement()
             configs: dict[str, LogConfig] = {}
+            refused: Refused = {}
             wanted = [
                 LocalPartition(topic.name, topic.topic_id, index, partition)
                 for topic, index, partition in image.leaders(self._node_id)
                 if (topic.name, index) in self._unmade
             ]
             for one in wanted:
-                self._create(work, image, configs, one)
+                self._create(work, image, configs, one, refused)
             await self._in_worker(partial(self._logs.perform, work))
             made = {(log.topic, log.partition) for log in self._logs.adopt(work)}
             planned = {one.key for one in work.creations}
             self._unmade = {key: None for key in self._unmade if key in planned - made}
             for one in wanted:
                 if (one.topic, one.partition_id) in made:
-                    self._lead(
-                        one.topic, one.topic_id, one.partition_id, one.partition.leader_epoch
-                    )
+                    self._lead(one, refused)
+            self._tell(refused)
             return bool(made)
 
     async def apply(self, delta: Delta, image: MetadataImage, show: Callable[[], None]) -> None:
@@ -146,9 +151,10 @@ class Publisher:
         changes = local_changes(delta, image, self._node_id)
         coming = Rearrangement()
         configs: dict[str, LogConfig] = {}
+        refused: Refused = {}
         for led in changes.leading:
             if self._replicas.by_id(led.topic_id, led.partition_id) is None:
-                self._create(coming, image, configs, led)
+                self._create(coming, image, configs, led, refused)
         if coming:
             await self._in_worker(partial(self._logs.perform, coming))
         show()
@@ -157,7 +163,8 @@ class Publisher:
         for gone in changes.deleted:
             self._delete(going, gone)
         for led in changes.leading:
-            self._lead(led.topic, led.topic_id, led.partition_id, led.partition.leader_epoch)
+            self._lead(led, refused)
+        self._tell(refused)
         for followed in changes.following:
             # A single node follows nobody: a partition without a leader is only not led.
             partition = self._replicas.by_id(followed.topic_id, followed.partition_id)
@@ -175,6 +182,7 @@ class Publisher:
         image: MetadataImage,
         configs: dict[str, LogConfig],
         wanted: LocalPartition,
+        refused: Refused,
     ) -> None:
         """Plans the log of a partition that is to be led, unless there is one."""
         topic, index = wanted.topic, wanted.partition_id
@@ -187,23 +195,32 @@ class Publisher:
             self._logs.begin_create(work, topic, index, wanted.topic_id, config)
         except KafkaError as error:
             # The partition stays offline; its clients are answered KAFKA_STORAGE_ERROR.
-            self._not_opened(topic, index, str(error))
+            refused[topic, index] = str(error)
 
-    def _lead(self, topic: str, topic_id: bytes, index: int, leader_epoch: int) -> None:
-        led = self._replicas.by_id(topic_id, index)
+    def _lead(self, wanted: LocalPartition, refused: Refused) -> None:
+        key = (wanted.topic, wanted.partition_id)
+        leader_epoch = wanted.partition.leader_epoch
+        led = self._replicas.by_id(wanted.topic_id, wanted.partition_id)
         if led is not None:
             self._replicas.change_epoch(led, leader_epoch)
             return
-        log = self._logs.get(topic, index)
+        log = self._logs.get(*key)
         if log is None:
-            self._not_opened(topic, index, "its log dir failed")
-            if (topic, index) not in self._logs.offline_partitions:
-                self._unmade[topic, index] = None
+            refused.setdefault(key, "its log dir failed")
+            if key not in self._logs.offline_partitions:
+                self._unmade[key] = None
         else:
             self._replicas.lead(log, leader_epoch, self._logs.dir_of(log))
 
-    def _not_opened(self, topic: str, index: int, reason: str) -> None:
-        self._events.error("partition_not_opened", topic=topic, partition=index, error=reason)
+    def _tell(self, refused: Refused) -> None:
+        """Once, for a disk that fails has many partitions."""
+        if refused:
+            self._events.error(
+                "partitions_not_opened",
+                count=len(refused),
+                partitions=[partition_name(*key) for key in refused][:NAMES_TOLD_MAX],
+                error=next(iter(refused.values())),
+            )
 
     def _delete(self, work: Rearrangement, gone: LocalPartition) -> None:
         led = self._replicas.by_id(gone.topic_id, gone.partition_id)
