@@ -100,7 +100,7 @@ async def test_a_controller_that_moved_says_so_in_the_log() -> None:
 
     await moved.start()
 
-    assert moved.quorum.describe().endpoints[1] == (("CONTROLLER", "elsewhere", 9093),)
+    assert moved.quorum._raft.voters.voters[1].endpoints == (("CONTROLLER", "elsewhere", 9093),)
     await moved.stop()
     again = kafka_node(moved.disk, Endpoint("CONTROLLER", "elsewhere", 9093))
     await again.start()

@@ -59,13 +59,10 @@ def _replica(state: ReplicaState, version: int) -> DescribeQuorumResponse.Replic
 
 
 def _nodes(description: QuorumDescription) -> list[DescribeQuorumResponse.Node]:
-    listener = DescribeQuorumResponse.Listener
-    return [
-        DescribeQuorumResponse.Node(
-            node_id, [listener(point.name, point.host, point.port) for point in endpoints]
-        )
-        for node_id, endpoints in description.endpoints.items()
-    ]
+    """The voters, without listeners: a sole voter opens none for controllers, and whoever went to
+    the one that its voters record names would find nobody. Brokers' listeners are no answer either:
+    they refuse who asks for a controller."""
+    return [DescribeQuorumResponse.Node(one.replica_id) for one in description.voters]
 
 
 def _unknown(request: DescribeQuorumRequest) -> DescribeQuorumResponse:

@@ -71,7 +71,6 @@ class QuorumDescription(NamedTuple):
     high_watermark: int
     voters: tuple[ReplicaState, ...]
     observers: tuple[ReplicaState, ...]
-    endpoints: dict[int, tuple[Endpoint, ...]]
 
 
 class Quorum:
@@ -237,7 +236,6 @@ class Quorum:
                 for voter in voters.values()
             ),
             observers=(),
-            endpoints={node_id: voter.endpoints for node_id, voter in voters.items()},
         )
 
     # inside
