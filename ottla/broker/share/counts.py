@@ -28,12 +28,11 @@ class ShareCounts:
     given_up: int = 0
     """Records that come to nobody any more, for they were delivered as often as is allowed."""
 
-    def add_transition(self, transition: Transition, batches: Iterable[StateBatch]) -> None:
-        """It has taken place; `batches` are what was written of it."""
+    def add_transition(self, transition: Transition) -> None:
+        """It has taken place."""
         for kind, count in transition.said.items():
             self.acknowledged[kind] += count
-        asked_for = transition.said.get(REJECT, 0) + transition.said.get(GAP, 0)
-        self.given_up += _archived(batches) - asked_for
+        self.given_up += _archived(transition.given_up)
 
     def add_timeouts(self, batches: Iterable[StateBatch]) -> None:
         """The locks of these have ended."""

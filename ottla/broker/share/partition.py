@@ -107,7 +107,7 @@ class SharePartition:
             done(error)
             return
         self._arm()
-        self._write(transition, done)
+        self._write(transition, "its member released it", done)
 
     def release(self, member_id: str, reason: str) -> None:
         """What the member holds goes back."""
@@ -115,8 +115,7 @@ class SharePartition:
             return
         transition = self.window.release(member_id, self.rules.limits)
         if transition.runs:
-            self._tell_given_up(transition.batches, reason)
-            self._write(transition, _nobody_waits)
+            self._write(transition, reason, _nobody_waits)
 
     def log_begins_at(self, offset: int) -> None:
         """Records were deleted from the log, so they are nobody's any more."""
@@ -190,10 +189,11 @@ class SharePartition:
                 return min(found[0], log.high_watermark)
         return log.high_watermark
 
-    def _write(self, transition: Transition, done: Done) -> None:
-        counts, batches = self._owner.counts, transition.batches
-        if not batches:
-            counts.add_transition(transition, batches)
+    def _write(self, transition: Transition, reason: str, done: Done) -> None:
+        """`reason` is why records go back, should some be given up instead."""
+        counts = self._owner.counts
+        if not transition.runs:
+            counts.add_transition(transition)
             done(None)
             return
 
@@ -204,15 +204,17 @@ class SharePartition:
             now_ms = self._now_ms()
             freed = window.complete(transition, limits, is_written=error is None, now_ms=now_ms)
             if error is None:
-                counts.add_transition(transition, batches)
+                counts.add_transition(transition)
+                self._tell_given_up(transition.given_up, reason)
             counts.add_timeouts(freed)
+            self._tell_given_up(freed, "its lock ended")
             self._owe(freed)
             if error is not None and error.code in FENCING:
                 self._owner.drop(self, f"its state cannot be written: {error}")
             done(error)
             self._wake()
 
-        self._persist(batches, written)
+        self._persist(transition.batches, written)
 
     def _persist(self, batches: Sequence[StateBatch], then: Done) -> None:
         assert self.window is not None

@@ -96,19 +96,29 @@ class Acknowledgement(NamedTuple):
 
 class Transition:
     """Runs that are on their way to another state, until that is written. `said` is what a member
-    said of how many records, a renewal too, which moves none."""
+    said of how many records, a renewal too, which moves none; `given_up` are the runs that would go
+    back and do not, for they were delivered as often as is allowed."""
 
-    __slots__ = ("runs", "said")
+    __slots__ = ("_given_up", "runs", "said")
 
     def __init__(self) -> None:
         self.runs: list[Run] = []
         self.said: dict[int, int] = {}
+        self._given_up: list[StateBatch] = []
 
     def add(self, run: Run, target: RecordState) -> None:
         assert run.transition is None, run
         run.transition = self
         run.target = target
         self.runs.append(run)
+
+    def give_up(self, run: Run) -> None:
+        """It was added, to be archived, though it was to go back."""
+        self._given_up.append(StateBatch(run.first, run.last, int(run.target), run.delivery_count))
+
+    @property
+    def given_up(self) -> list[StateBatch]:
+        return _as_batches(self._given_up)
 
     @property
     def batches(self) -> list[StateBatch]:
@@ -274,7 +284,7 @@ class Window:
                     run.lock_until_ms = now_ms + limits.lock_ms
                     self._wake_at(run.lock_until_ms)
                 else:
-                    self._aim(run, _target(run, _TARGETS[kind], limits), transition)
+                    self._aim(run, _TARGETS[kind], limits, transition)
         return transition
 
     def release(self, member_id: str, limits: Limits) -> Transition:
@@ -282,7 +292,7 @@ class Window:
         transition = Transition()
         for run in self._line:
             if run.member_id == member_id and run.transition is None:
-                self._aim(run, _target(run, RecordState.AVAILABLE, limits), transition)
+                self._aim(run, RecordState.AVAILABLE, limits, transition)
         return transition
 
     def complete(
@@ -396,9 +406,12 @@ class Window:
         run.become(state)
         self._count(run, 1)
 
-    def _aim(self, run: Run, target: RecordState, transition: Transition) -> None:
+    def _aim(self, run: Run, wanted: RecordState, limits: Limits, transition: Transition) -> None:
         self._count(run, -1)
+        target = _target(run, wanted, limits)
         transition.add(run, target)
+        if target is not wanted:
+            transition.give_up(run)
         self._count(run, 1)
 
     def _count(self, run: Run, sign: int) -> None:
