@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.coordinator.placement import java_hash, partition_for
+from ottla.broker.coordinator.placement import REMEMBERED_LENGTH_MAX, java_hash, partition_for
 
 INT_MIN_TEXT = "polygenelubricants"
 
@@ -31,3 +31,9 @@ def test_the_number_without_an_opposite_is_partition_0() -> None:
 
 def test_negative_hashes_are_turned() -> None:
     assert partition_for("gr\u00fcppe", 50) == 1233264812 % 50
+
+
+def test_long_keys_have_their_partition_too() -> None:
+    key = "x" * (REMEMBERED_LENGTH_MAX + 1)
+    assert partition_for(key, 50) == abs(java_hash(key)) % 50
+    assert partition_for(key[1:], 50) == abs(java_hash(key[1:])) % 50
