@@ -17,6 +17,7 @@ import struct
 import sys
 import threading
 import time
+from contextlib import suppress
 
 from ottla.broker.descriptors import HeldDescriptors
 from ottla.broker.ports import Buffer, File
@@ -45,12 +46,14 @@ def lower_thread_priority() -> None:
     """This thread gives way to all others from now on. For work that is done in system calls:
     a thread that is kept waiting while it has the GIL keeps all others waiting.
 
-    Only Linux gives each thread a nice value of its own; elsewhere nothing happens.
+    A courtesy: only Linux gives each thread a nice value of its own, and there it may be forbidden;
+    then nothing happens.
     """
     if sys.platform == "linux":
         thread = threading.get_native_id()
-        nice = max(os.getpriority(os.PRIO_PROCESS, thread), BACKGROUND_NICE)
-        os.setpriority(os.PRIO_PROCESS, thread, nice)
+        with suppress(OSError):
+            nice = max(os.getpriority(os.PRIO_PROCESS, thread), BACKGROUND_NICE)
+            os.setpriority(os.PRIO_PROCESS, thread, nice)
 
 
 class PosixFile:

@@ -142,7 +142,7 @@ def delete_and_create_again(world: World) -> None:
     world.send(BRIEF, records=1, producer_id=1)
     world.clock.advance(2000)
     for removal in world.manager.deletions.due_directories():
-        world.manager.deletions.remove_directory(removal)
+        list(world.manager.deletions.remove_directory(removal))
     world.append(BRIEF, records=1)
 
 

@@ -160,7 +160,7 @@ class World:
         for log in self.manager.logs:
             assert not self.manager.deletions.delete_some_segments(log)
         for log, segments in self.manager.deletions.due_segments(self.manager.logs):
-            self.manager.deletions.remove_segments(log, segments)
+            list(self.manager.deletions.remove_segments(log, segments))
 
     def give_up_sealed_segments(self) -> None:
         for key, promised in self.promises.items():

@@ -283,7 +283,7 @@ class LogModel:
         self.log.config = replace(self.config, retention_bytes=self.rng.choice((0, 1000, 5000)))
         self.log.delete_old_segments(CLOCK)
         due = self.log.segments.take_deleted(CLOCK + self.config.file_delete_delay_ms)
-        self.log.segments.remove_deleted(due)
+        list(self.log.segments.remove_deleted(due))
         self.log.config = self.config
         self.start = self.log.log_start_offset
         first = self.log.segments[0].base_offset

@@ -161,7 +161,7 @@ def test_a_pinned_slice_outlives_its_segment() -> None:
     for _ in range(2):
         log.delete_old_segments(0)
         flush(log)
-    log.segments.remove_deleted(log.segments.take_deleted(10**9))
+    list(log.segments.remove_deleted(log.segments.take_deleted(10**9)))
 
     assert headers_of(found.read())[0].base_offset == 0
     found.file.unpin()

@@ -135,7 +135,7 @@ def test_files_of_a_deleted_segment_wait_for_their_delay() -> None:
     assert log.segments.take_deleted(NOW + 99) == []
     assert deleted
     assert [name for name in disk.list(DIRECTORY) if name.endswith(".deleted")] == deleted
-    log.segments.remove_deleted(log.segments.take_deleted(NOW + 100))
+    list(log.segments.remove_deleted(log.segments.take_deleted(NOW + 100)))
 
     assert not [name for name in disk.list(DIRECTORY) if name.endswith(".deleted")]
     assert {int(name[:20]) for name in disk.list(DIRECTORY) if name[0] == "0"} == set(bases(log))

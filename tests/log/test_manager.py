@@ -236,11 +236,11 @@ def test_a_deleted_partition_goes_after_its_delay() -> None:
     assert aside.startswith("t-0.")
     kit.clock.advance(999)
     for removal in manager.deletions.due_directories():
-        manager.deletions.remove_directory(removal)
+        list(manager.deletions.remove_directory(removal))
     assert kit.disk.exists(f"/data/{aside}")
     kit.clock.advance(1)
     for removal in manager.deletions.due_directories():
-        manager.deletions.remove_directory(removal)
+        list(manager.deletions.remove_directory(removal))
 
     assert not kit.disk.exists(f"/data/{aside}")
 
@@ -254,7 +254,7 @@ def test_what_was_deleted_before_a_stop_goes_after_the_next_start() -> None:
 
     again = kit.started()
     for removal in again.deletions.due_directories():
-        again.deletions.remove_directory(removal)
+        list(again.deletions.remove_directory(removal))
     assert again.logs == []
     assert not [name for name in kit.disk.list("/data") if name.startswith("t-")]
 

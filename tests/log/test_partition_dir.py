@@ -135,7 +135,7 @@ def test_segments_removed_while_their_topic_is_deleted_are_no_bad_disk() -> None
     log.delete_old_segments(NOW)
     deleted = log.segments.take_deleted(NOW)
     disk.log = log
-    log.segments.remove_deleted(deleted)
+    list(log.segments.remove_deleted(deleted))
 
     assert [name for name in disk.list(ASIDE) if name.endswith(".deleted")]
     assert not disk.exists(DIRECTORY)

@@ -3,13 +3,13 @@
 The rules of `retention` say which segments go. The files of what was deleted stay until
 file.delete.delay.ms is over: deleted segments wait in their own log, under another name, the
 directories of deleted partitions wait here. `due_segments` and `due_directories` give each out
-once, on the loop; to unlink large files takes long, so `remove_segments` and `remove_directory`
-may run in a worker. What fails there is told to the `faults`, by way of `post_error`.
+once, on the loop; to unlink large files takes long, so `remove_segments` and `remove_directory` go
+by steps, which may run in a worker. What fails there is told to the `faults` by `post_error`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 
@@ -24,6 +24,8 @@ from ottla.protocol.errors import KafkaError
 
 # Segments deleted at a time, four renames each.
 SEGMENTS_AT_ONCE = 4
+# Files of a deleted partition that are removed in one step: those of a segment.
+FILES_AT_ONCE = 4
 
 PostError = Callable[[Callable[[], object]], object]
 
@@ -123,13 +125,15 @@ class Deletions:
             removal.close()
         return due
 
-    def remove_directory(self, removal: Removal) -> None:
-        """Removes the files. May run in a worker."""
+    def remove_directory(self, removal: Removal) -> Iterator[None]:
+        """Removes the files, a few with each step. The steps may run in a worker."""
         try:
             if self._disk.exists(removal.path):
-                for name in self._disk.list(removal.path):
+                for number, name in enumerate(self._disk.list(removal.path), 1):
                     with suppress(FileNotFoundError):  # somebody made room by hand
                         self._disk.remove(f"{removal.path}/{name}")
+                    if number % FILES_AT_ONCE == 0:
+                        yield
                 self._disk.remove(removal.path)
         except OSError as error:
             self._post_error(partial(self._faults.failed, removal.log_dir, Call.WRITE, error))
@@ -140,10 +144,10 @@ class Deletions:
         due = [(log, log.segments.take_deleted(now_ms)) for log in logs]
         return [(log, segments) for log, segments in due if segments]
 
-    def remove_segments(self, log: Log, segments: list[Segment]) -> None:
-        """Removes their files. May run in a worker."""
+    def remove_segments(self, log: Log, segments: list[Segment]) -> Iterator[None]:
+        """Removes their files, a segment with each step. The steps may run in a worker."""
         try:
-            log.segments.remove_deleted(segments)
+            yield from log.segments.remove_deleted(segments)
         except OSError as error:
             log_dir = parent_of(log.directory)
             self._post_error(partial(self._faults.failed, log_dir, Call.WRITE, error))

@@ -308,26 +308,28 @@ class Segments:
                 segment.release()
         return due
 
-    def remove_deleted(self, deleted: list[Segment]) -> None:
-        """Removes their files. May run in a worker: to unlink a large file takes long.
+    def remove_deleted(self, deleted: list[Segment]) -> Iterator[None]:
+        """Removes their files: a sync of the directory, then a segment with each step. The steps
+        may run in a worker: to unlink a large file takes long.
 
         If the directory is set aside meanwhile, they go with it.
         """
         # Until no old name can come back, the files stay: recovery knows by them what is gone.
         self._directory.sync()
         try:
-            self._unlink(deleted)
+            for segment in deleted:
+                yield
+                self._unlink(segment)
         except FileNotFoundError:
             if not self._directory.has_moved():
                 raise
 
-    def _unlink(self, deleted: list[Segment]) -> None:
+    def _unlink(self, segment: Segment) -> None:
         disk = self._directory.disk
-        for segment in deleted:
-            for suffix in SEGMENT_SUFFIXES:
-                path = self._directory.file(segment.base_offset, suffix) + DELETED_SUFFIX
-                if disk.exists(path):
-                    disk.remove(path)
+        for suffix in SEGMENT_SUFFIXES:
+            path = self._directory.file(segment.base_offset, suffix) + DELETED_SUFFIX
+            if disk.exists(path):
+                disk.remove(path)
 
     def remove_from(self, index: int) -> None:
         """Removes the segments from an index on with their files, the last one first.
