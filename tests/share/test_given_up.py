@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import pytest
+
+from ottla.broker.share.partition import TELL_EVERY_S
 from ottla.protocol.messages.configs import IncrementalAlterConfigsRequest
 from tests.coordinator.asking import ask
 from tests.handlers.rooms import House
@@ -12,6 +16,58 @@ from tests.share.sharing import GROUP, TOPIC, Member, begin
 
 RELEASE, REJECT = 2, 3
 GROUP_CONFIG = 32
+RELEASED = "delivered 2 times, and its member released it"
+
+
+class _Timer:
+    def __init__(self, due_s: float, callback: Callable[[], None]) -> None:
+        self.due_s = due_s
+        self.callback = callback
+        self.is_over = False
+
+    def cancel(self) -> None:
+        self.is_over = True
+
+
+class Timers:
+    """In place of the loop of share partitions: their time goes on when it is told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self._timers: list[_Timer] = []
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> _Timer:
+        self._timers.append(_Timer(self.now_s + delay_s, callback))
+        return self._timers[-1]
+
+    def advance(self, seconds: float) -> None:
+        self.now_s += seconds
+        for timer in list(self._timers):
+            if timer.due_s <= self.now_s and not timer.is_over:
+                timer.is_over = True
+                timer.callback()
+
+
+@pytest.fixture
+async def house() -> AsyncIterator[House]:
+    """Two deliveries of a record are allowed."""
+    async with House({"share.coordinator.state.topic.num.partitions": "2"}) as opened:
+        await begin(opened)
+        config = IncrementalAlterConfigsRequest.AlterableConfig(
+            "share.delivery.count.limit", 0, "2"
+        )
+        resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+            GROUP_CONFIG, GROUP, [config]
+        )
+        await ask(opened, IncrementalAlterConfigsRequest([resource]), 1)
+        yield opened
+
+
+@pytest.fixture
+def timers(house: House) -> Timers:
+    made = Timers()
+    house.rooms.shares.loop = made  # type: ignore[assignment]
+    return made
 
 
 def _given_up(house: House) -> list[dict[str, Any]]:
@@ -19,36 +75,75 @@ def _given_up(house: House) -> list[dict[str, Any]]:
     return [one for one in told if one["event"] == "share_records_given_up"]
 
 
-async def test_what_members_released_too_often_and_what_they_held_when_they_went() -> None:
-    """Two deliveries each are allowed. What a member rejects is not told: somebody wanted that."""
-    async with House({"share.coordinator.state.topic.num.partitions": "2"}) as house:
-        await begin(house)
-        config = IncrementalAlterConfigsRequest.AlterableConfig(
-            "share.delivery.count.limit", 0, "2"
-        )
-        resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
-            GROUP_CONFIG, GROUP, [config]
-        )
-        await ask(house, IncrementalAlterConfigsRequest([resource]), 1)
-        await house.append(TOPIC, 0, [b"v"] * 6)
-        a = Member(house, "a")
-        await a.acquire()
-        await a.acknowledge((0, 5, [RELEASE]))
-        assert await a.acquire(records=1, exactly=True) == [(0, 0, 2)]
-        await a.acknowledge((0, 0, [RELEASE]))
-        assert await a.acquire(records=1, exactly=True) == [(1, 1, 2)]
-        await a.acknowledge((1, 1, [REJECT]))
-        assert await a.acquire(records=1, exactly=True) == [(2, 2, 2)]
-        house.rooms.shares.end_session(GROUP, "a", "the member left")
-        async with asyncio.timeout(5):
-            while len(_given_up(house)) < 2:
-                await asyncio.sleep(0)
+def _spans(house: House) -> list[tuple[int, int, int]]:
+    """(first offset, last offset, records)."""
+    return [(one["first_offset"], one["last_offset"], one["records"]) for one in _given_up(house)]
 
-        assert [(one["first_offset"], one["last_offset"]) for one in _given_up(house)] == [
-            (0, 0),
-            (2, 2),
-        ]
-        assert [one["reason"] for one in _given_up(house)] == [
-            "delivered 2 times, and its member released it",
-            "delivered 2 times, and its member's session ended",
-        ]
+
+async def _release_each(a: Member, *offsets: int) -> None:
+    """For the last time."""
+    for offset in offsets:
+        assert await a.acquire(records=1, exactly=True) == [(offset, offset, 2)]
+        await a.acknowledge((offset, offset, [RELEASE]))
+
+
+async def test_what_members_released_too_often_and_what_they_held_when_they_went(
+    house: House, timers: Timers
+) -> None:
+    """What a member rejects is not told: somebody wanted that."""
+    await house.append(TOPIC, 0, [b"v"] * 6)
+    a = Member(house, "a")
+    await a.acquire()
+    await a.acknowledge((0, 5, [RELEASE]))
+    await _release_each(a, 0)
+    assert await a.acquire(records=1, exactly=True) == [(1, 1, 2)]
+    await a.acknowledge((1, 1, [REJECT]))
+    assert await a.acquire(records=1, exactly=True) == [(2, 2, 2)]
+    house.rooms.shares.end_session(GROUP, "a", "the member left")
+    async with asyncio.timeout(5):
+        while len(_given_up(house)) < 2:
+            timers.advance(TELL_EVERY_S)
+            await asyncio.sleep(0)
+
+    assert _spans(house) == [(0, 0, 1), (2, 2, 1)]
+    assert [one["reason"] for one in _given_up(house)] == [
+        RELEASED,
+        "delivered 2 times, and its member's session ended",
+    ]
+
+
+async def test_records_that_are_given_up_one_by_one_are_told_once_a_second(
+    house: House, timers: Timers
+) -> None:
+    await house.append(TOPIC, 0, [b"v"] * 8)
+    a = Member(house, "a")
+    await a.acquire()
+    await a.acknowledge((0, 7, [RELEASE]))
+    await _release_each(a, 0, 1, 2)
+    assert await a.acquire(records=1, exactly=True) == [(3, 3, 2)]
+    await a.acknowledge((3, 3, [REJECT]))
+    await _release_each(a, 4)
+    timers.advance(TELL_EVERY_S - 0.1)
+    assert _spans(house) == [(0, 0, 1)]
+    timers.advance(0.1)
+    assert _spans(house) == [(0, 0, 1), (1, 4, 3)]
+
+    timers.advance(TELL_EVERY_S)
+    await _release_each(a, 5)
+    assert _spans(house)[2:] == [(5, 5, 1)], "nothing was told for a second"
+    assert {one["reason"] for one in _given_up(house)} == {RELEASED}
+
+
+async def test_what_was_not_told_yet_is_told_when_it_is_delivered_no_more(
+    house: House, timers: Timers
+) -> None:
+    await house.append(TOPIC, 0, [b"v"] * 4)
+    a = Member(house, "a")
+    await a.acquire()
+    await a.acknowledge((0, 3, [RELEASE]))
+    await _release_each(a, 0, 1, 2)
+    house.rooms.shares.drop_group(GROUP, "its group has no members")
+    assert _spans(house) == [(0, 0, 1), (1, 2, 2)]
+
+    timers.advance(TELL_EVERY_S)
+    assert len(_spans(house)) == 2

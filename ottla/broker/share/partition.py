@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.broker.coordinator.share.batches import ARCHIVED, StateBatch, merged
+from ottla.broker.coordinator.share.batches import StateBatch, merged
 from ottla.broker.coordinator.share.state import SharePartitionKey
 from ottla.broker.replication.replicas import Partition
+from ottla.broker.share.given_up import GivenUp
 from ottla.broker.share.rules import BY_DURATION, EARLIEST, ShareRules, duration_ms
 from ottla.broker.share.store import FENCING, Done, State
 from ottla.broker.share.window import Acknowledgement, Acquired, Found, Transition, Window, Wish
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 MS_PER_S = 1000
 UNKNOWN_START = -1
+TELL_EVERY_S = 1.0
+"""Between two events of one share partition that say what was given up, for each reason."""
 
 
 class ShareWaiter(Protocol):
@@ -39,8 +42,10 @@ class SharePartition:
     """`window` is None until the state is read, and `failure` says why that could not be."""
 
     __slots__ = (
+        "_given_up",
         "_owed",
         "_owner",
+        "_telling",
         "_timer",
         "_timer_ms",
         "failure",
@@ -67,6 +72,8 @@ class SharePartition:
         """What counts already and could not be written: it is written with what comes next."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
+        self._given_up = GivenUp()
+        self._telling: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
         state = self.failure if self.window is None else self.window
@@ -128,6 +135,9 @@ class SharePartition:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._telling is not None:
+            self._telling.cancel()
+            self._tell_given_up()
         for waiter in tuple(self.waiters):
             waiter.interrupted()
 
@@ -142,7 +152,7 @@ class SharePartition:
         self._arm()
         if batches:
             self._owner.counts.add_timeouts(batches)
-            self._tell_given_up(batches, "its lock ended")
+            self._give_up(batches, "its lock ended")
             self._persist(batches, partial(self._owe_unwritten, batches))
             self._wake()
 
@@ -205,9 +215,9 @@ class SharePartition:
             freed = window.complete(transition, limits, is_written=error is None, now_ms=now_ms)
             if error is None:
                 counts.add_transition(transition)
-                self._tell_given_up(transition.given_up, reason)
+                self._give_up(transition.given_up, reason)
             counts.add_timeouts(freed)
-            self._tell_given_up(freed, "its lock ended")
+            self._give_up(freed, "its lock ended")
             self._owe(freed)
             if error is not None and error.code in FENCING:
                 self._owner.drop(self, f"its state cannot be written: {error}")
@@ -259,19 +269,28 @@ class SharePartition:
         self._timer_ms = deadline_ms
         self._timer = self._owner.loop.call_later(delay_ms / MS_PER_S, self.expire)
 
-    def _tell_given_up(self, batches: Sequence[StateBatch], reason: str) -> None:
+    def _give_up(self, batches: Sequence[StateBatch], reason: str) -> None:
         """Somebody will ask why a record did not come again."""
-        for batch in batches:
-            if batch.state == ARCHIVED:
-                self._owner.tell(
-                    "share_records_given_up",
-                    self.key.group_id,
-                    f"delivered {batch.delivery_count} times, and {reason}",
-                    topic=self.partition.topic,
-                    partition=self.partition.index,
-                    first_offset=batch.first,
-                    last_offset=batch.last,
-                )
+        if self._given_up.add(batches, reason) and self._telling is None:
+            self._tell_given_up()
+
+    def _tell_given_up(self) -> None:
+        """The first is told at once, and those that follow together."""
+        self._telling = None
+        lots = self._given_up.take()
+        for reason, lot in lots.items():
+            self._owner.tell(
+                "share_records_given_up",
+                self.key.group_id,
+                reason,
+                topic=self.partition.topic,
+                partition=self.partition.index,
+                first_offset=lot.first,
+                last_offset=lot.last,
+                records=lot.records,
+            )
+        if lots and not self.is_fenced:
+            self._telling = self._owner.loop.call_later(TELL_EVERY_S, self._tell_given_up)
 
 
 def _nobody_waits(error: KafkaError | None) -> None:
