@@ -8,12 +8,11 @@ import pytest
 
 from ottla.broker.controller.mutation_quotas import (
     MUTATION_RATE,
-    WAIT_MS_MAX,
     MutationQuotas,
     Mutations,
 )
 from ottla.broker.controller.partitions import create_partitions
-from ottla.broker.controller.quota_accounts import IDLE_MS
+from ottla.broker.controller.quota_accounts import IDLE_MS, UNLIMITED, WAIT_MS_MAX
 from ottla.broker.controller.topics import create_topics, delete_topics
 from ottla.broker.metadata.image import MetadataImage
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -185,3 +184,14 @@ def test_growth_is_charged_by_what_is_added(count: int, code: int) -> None:
 
     assert response.results[0].error_code == code
     assert _is_refused(_of(quotas), 1) == (code == 0)
+
+
+@pytest.mark.parametrize("rate", [UNLIMITED, 1e305, 1e308, float("inf")])
+def test_a_quota_without_end_limits_nothing(rate: float) -> None:
+    assert _quotas(rate).of("u", "c", is_strict=True, now_ms=0) is None
+
+
+def test_a_quota_of_next_to_nothing_lets_wait_as_long_as_can_be_said() -> None:
+    taken = _of(_quotas(5e-324), is_strict=False)
+    taken.charge(1)
+    assert taken.wait_ms(0) == WAIT_MS_MAX

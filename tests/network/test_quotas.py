@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from ottla.broker.controller.quota_accounts import IDLE_MS, Account
+from ottla.broker.controller.quota_accounts import IDLE_MS, UNLIMITED, WAIT_MS_MAX, Account
 from ottla.broker.metadata.image import QuotaEntity
 from ottla.broker.network.metering import Meter
 from ottla.broker.network.quotas import ClientQuotas, Resource
@@ -175,3 +175,18 @@ def test_accounts_of_who_is_gone_are_dropped() -> None:
     quotas.forget_idle(8 + IDLE_MS)
 
     assert repr(quotas) == "<ClientQuotas {'producer_byte_rate': 1} accounts=0>"
+
+
+@pytest.mark.parametrize("limit", [UNLIMITED, 1e305, 1e308, float("inf")])
+@pytest.mark.parametrize("resource", list(Resource))
+def test_a_quota_without_end_limits_nothing(resource: Resource, limit: float) -> None:
+    quotas = _limiting(**{resource.value: limit})
+    for now_ms in (0, 0, 1000):
+        assert quotas.charge(resource, "u", "c", 1e12, now_ms) == 0
+    assert quotas.at_most(resource, "u", "c") is None
+
+
+def test_a_quota_of_next_to_nothing_lets_wait_as_long_as_can_be_said() -> None:
+    quotas = _limiting(request_percentage=5e-324, producer_byte_rate=5e-324)
+    assert quotas.charge(TIME, "u", "c", 1.0, 0) == WINDOW_MS
+    assert quotas.charge(PRODUCED, "u", "c", 1.0, 0) == WAIT_MS_MAX

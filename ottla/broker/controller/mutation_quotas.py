@@ -20,13 +20,12 @@ from ottla.broker.controller.quota_accounts import (
     Balance,
     account_of,
     limits_of,
+    wait_ms,
 )
 from ottla.broker.metadata.image import QuotaEntity
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 MUTATION_RATE = "controller_mutation_rate"
-WAIT_MS_MAX = 2**31 - 1
-"""What an answer can say."""
 
 Charge = Callable[[int], None]
 """Is told how many partitions are about to be created or deleted; raises
@@ -73,8 +72,7 @@ class Mutations:
         return self._balance.take(partitions, limit=limit, most=self._most, now_ms=self._now_ms)
 
     def _wait_for(self, owed: float) -> None:
-        wait_ms = round(owed / self._account.limit * SECOND_MS)
-        self._wait_ms = max(self._wait_ms, min(wait_ms, WAIT_MS_MAX))
+        self._wait_ms = max(self._wait_ms, wait_ms(owed, self._account.limit))
 
 
 class MutationQuotas:

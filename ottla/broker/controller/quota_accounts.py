@@ -23,6 +23,11 @@ ANONYMOUS = "ANONYMOUS"
 IDLE_MS = 3_600_000
 """An account that nothing was charged to for so long is forgotten; Kafka's own figure."""
 SECOND_MS = 1000
+WAIT_MS_MAX = 2**31 - 1
+"""What an answer can say."""
+UNLIMITED = 1e18
+"""A quota as large as this, or infinite as some may be, limits nothing; sums of what it gives would
+be numbers no more."""
 
 
 class Balance:
@@ -62,6 +67,16 @@ def account_of(limits: Mapping[QuotaEntity, float], user: str, client_id: str) -
 
     An empty client id has no quota by client id, not even the default.
     """
+    account = _matching(limits, user, client_id)
+    return None if account is None or account.limit >= UNLIMITED else account
+
+
+def wait_ms(owed: float, limit: float) -> int:
+    """How long it takes to earn what is owed, as far as an answer can say it."""
+    return round(min(owed / limit * SECOND_MS, WAIT_MS_MAX))
+
+
+def _matching(limits: Mapping[QuotaEntity, float], user: str, client_id: str) -> Account | None:
     clients = (client_id, None) if client_id else ()
     for some_user in (user, None):
         for client in clients:

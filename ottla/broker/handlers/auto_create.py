@@ -73,15 +73,17 @@ class AutoCreation:
                 client_id = next(iter(self._pending.values()))
                 own = (name for name, asker in self._pending.items() if asker == client_id)
                 names = list(islice(own, BATCH_MAX))
-                await self._create(rooms, names, client_id)
+                created = await self._create(rooms, names, client_id)
                 for name in names:
                     del self._pending[name]
-                await asyncio.sleep(len(names) / TOPICS_PER_SECOND)
+                # Names that are refused, for a quota perhaps, hold up nobody who waits behind them.
+                await asyncio.sleep(created / TOPICS_PER_SECOND)
         finally:
             self._pending.clear()
             self._running = False
 
-    async def _create(self, rooms: Rooms, names: list[str], client_id: str | None) -> None:
+    async def _create(self, rooms: Rooms, names: list[str], client_id: str | None) -> int:
+        """Creates what may be created; returns how many topics that were."""
         wanted = [
             CreateTopicsRequest.CreatableTopic(
                 name, rooms.config.num_partitions, rooms.config.default_replication_factor
@@ -94,7 +96,8 @@ class AutoCreation:
         except KafkaError as error:
             for name in names:
                 self._tell_failed(rooms, name, error.code, error.message, client_id)
-            return
+            return 0
+        created = 0
         for result in response.topics:
             code = ErrorCode(result.error_code)
             if code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
@@ -102,7 +105,9 @@ class AutoCreation:
                 continue
             self._told.pop(result.name, None)
             if code is ErrorCode.NONE:
+                created += 1
                 rooms.events.info("topic_auto_created", topic=result.name)
+        return created
 
     def _tell_failed(
         self, rooms: Rooms, name: str, code: ErrorCode, reason: str | None, client_id: str | None

@@ -26,6 +26,7 @@ from ottla.broker.controller.quota_accounts import (
     Balance,
     account_of,
     limits_of,
+    wait_ms,
 )
 from ottla.broker.metadata.image import QuotaEntity
 
@@ -88,8 +89,8 @@ class ClientQuotas:
         left = balance.take(value, limit=account.limit, most=most, now_ms=now_ms)
         if left >= 0:
             return 0
-        wait_ms = round(-left / account.limit * SECOND_MS)
-        return min(wait_ms, self._window_ms) if resource is Resource.TIME else wait_ms
+        owed_ms = wait_ms(-left, account.limit)
+        return min(owed_ms, self._window_ms) if resource is Resource.TIME else owed_ms
 
     def at_most(self, resource: Resource, user: str, client_id: str) -> int | None:
         """What a new client could use at once without waiting; None if nothing limits it."""
