@@ -340,6 +340,26 @@ async def test_the_lag_is_what_is_not_settled(house: House) -> None:
     assert [one.partition_index for one in topic.partitions] == [0, 1]
 
 
+async def test_offsets_that_are_altered_while_nobody_leads_the_partition_are_kept(
+    house: House,
+) -> None:
+    """They were of the newest epoch, in which records were written behind those of the first."""
+    a = Beating(house, "a")
+    await a.beat()
+    await a.beat(member_epoch=-1)
+    await house.append(TOPIC, 0, [b"v"])
+    await house.raise_leader_epoch(TOPIC, 0)
+    await house.append(TOPIC, 0, [b"v"] * 4)
+    await house.lose_leader(TOPIC, 0)
+    answer = await _alter(house, 3)
+    assert (answer.error_code, answer.responses[0].partitions[0].error_code) == (0, 0)
+    await house.raise_leader_epoch(TOPIC, 0)
+    a.epoch = 0
+    await a.beat()
+    # The state is read by the first, and its answer waits.
+    assert await Member(house, "a").acquire(wait_ms=60_000) == [(3, 4, 1)]
+
+
 async def test_offsets_are_altered_while_nobody_is_in_the_group(house: House) -> None:
     a = Beating(house, "a")
     await a.beat()

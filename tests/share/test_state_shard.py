@@ -12,6 +12,7 @@ from ottla.broker.coordinator.outcome import CoordinatorRecord, Moment, Outcome
 from ottla.broker.coordinator.share.records import SHARE_RECORDS
 from ottla.broker.coordinator.share.shard import ShareShard
 from ottla.broker.coordinator.share.state import SharePartitionKey, ShareState
+from ottla.broker.log.leader_epochs import LeaderEpochs
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.coordinator_records import (
     ShareSnapshotKey,
@@ -43,13 +44,15 @@ class Epochs:
 
     topic = "t"
 
-    def __init__(self, **ends: int) -> None:
-        self.ends = {int(name.removeprefix("epoch_")): end for name, end in ends.items()}
-        self.log_end_offset = max(self.ends.values())
+    def __init__(self, *, start: int = 0, **ends: int) -> None:
+        self._epochs = LeaderEpochs()
+        self.log_end_offset = start
+        for name, end in ends.items():
+            self._epochs.assign(int(name.removeprefix("epoch_")), self.log_end_offset)
+            self.log_end_offset = end
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        known = max((one for one in self.ends if one <= epoch), default=-1)
-        return (-1, -1) if epoch > max(self.ends) else (known, self.ends[known])
+        return self._epochs.end_offset_for(epoch, self.log_end_offset)
 
 
 class Lone:
@@ -243,6 +246,33 @@ def test_a_start_that_was_set_in_a_later_epoch_is_kept() -> None:
 
     assert lone.read(4, log=Epochs(epoch_1=20, epoch_4=60)).start_offset == 50
     assert lone.told == []
+
+
+@pytest.mark.parametrize(("start", "kept"), [(50, 50), (60, 60), (70, 60)])
+def test_a_state_that_names_an_older_epoch_than_it_is_of_is_cut_where_that_ends(
+    start: int, kept: int
+) -> None:
+    """Apache Kafka names epoch 0 when offsets are altered; a leader of epoch 4 was here before."""
+    lone = Lone()
+    lone.initialize(0)
+    lone.read(4)
+    lone.initialize(start, epoch=1)
+    assert lone.shard.states[KEY].leader_epoch == 0
+    read = lone.read(5, log=Epochs(epoch_0=20, epoch_4=60, epoch_5=90))
+
+    assert read.start_offset == kept
+    assert len(lone.told) == (kept < start)
+    assert lone.replayed(lone.records).states == lone.shard.states
+
+
+def test_a_state_of_an_epoch_before_all_that_its_log_knows() -> None:
+    """Records of that epoch are there no more, whether they were deleted or lost."""
+    log = Epochs(start=20, epoch_3=60)
+    for start, kept in ((10, 10), (20, 20), (30, 20)):
+        lone = Lone()
+        lone.initialize(start)
+        assert lone.read(3, log=log).start_offset == kept
+        assert len(lone.told) == (kept < start)
 
 
 def test_what_is_written_in_a_later_epoch_speaks_of_records_of_that() -> None:

@@ -182,12 +182,21 @@ async def initialize_states(
         place = key.topic_id, key.partition
         start = starts[place]
         request = InitializeShareGroupStateRequest.PartitionData(key.partition, state_epoch, start)
-        led = rooms.replicas.by_id(*place)
-        leader_epoch = FIRST_EPOCH if led is None else led.leader_epoch
+        leader_epoch = _leader_epoch(rooms, place)
         runner.perform(shard.initialize(key, request, reply, runner.now(), leader_epoch))
 
     frozen = {topic_id: frozenset(indexes) for topic_id, indexes in places.items()}
     return await state_results(rooms, group_id, frozen, initialize)
+
+
+def _leader_epoch(rooms: Rooms, place: Place) -> int:
+    """Of a partition that this broker may not lead just now."""
+    led = rooms.replicas.by_id(*place)
+    if led is not None:
+        return led.leader_epoch
+    topic = rooms.image.topics.by_id.get(place[0])
+    known = None if topic is None else topic.partitions.get(place[1])
+    return FIRST_EPOCH if known is None else known.leader_epoch
 
 
 def succeeded(results: dict[Place, Any]) -> tuple[Partitions, list[bytes]]:

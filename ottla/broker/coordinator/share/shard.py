@@ -135,7 +135,10 @@ class ShareShard:
             if request.leader_epoch < state.least_leader_epoch:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, "The leader epoch is an old one.")
             self._check_topic(key)
-            if log is not None and state.end_offset > (end := _end_of(log, state.leader_epoch)):
+            # The state may name an older epoch than it is of: who initializes it anew may know of
+            # none.
+            least = state.least_leader_epoch
+            if log is not None and state.end_offset > (end := _end_of(log, least)):
                 self._cut(outcome, key, log.topic, end, request.leader_epoch, now)
             elif request.leader_epoch > state.leader_epoch:
                 self._change(
