@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 from ottla.broker.share.partition import TELL_EVERY_S
+from ottla.broker.share.store import Done
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.configs import IncrementalAlterConfigsRequest
 from tests.coordinator.asking import ask
 from tests.handlers.rooms import House
 from tests.share.sharing import GROUP, TOPIC, Member, begin
 
-RELEASE, REJECT = 2, 3
+ACCEPT, RELEASE, REJECT = 1, 2, 3
+LOCK_MS = 30_000
 GROUP_CONFIG = 32
 RELEASED = "delivered 2 times, and its member released it"
 
@@ -147,3 +150,44 @@ async def test_what_was_not_told_yet_is_told_when_it_is_delivered_no_more(
 
     timers.advance(TELL_EVERY_S)
     assert len(_spans(house)) == 2
+
+
+class HeldStore:
+    """In place of the share coordinator: a write ends when, and as, the test says."""
+
+    def __init__(self) -> None:
+        self.writes: list[Done] = []
+
+    def write(self, *_: object, then: Done, **__: object) -> None:
+        self.writes.append(then)
+
+
+@pytest.mark.parametrize(
+    ("code", "spans"),
+    [
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, []),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, [(0, 0, 1)]),
+    ],
+)
+async def test_what_a_newer_state_fences_is_not_given_up(
+    house: House, timers: Timers, code: ErrorCode, spans: list[tuple[int, int, int]]
+) -> None:
+    """The lock ends while the write is under way, and the write fails."""
+    await house.append(TOPIC, 0, [b"v"])
+    a = Member(house, "a")
+    await a.acquire()
+    await a.acknowledge((0, 0, [RELEASE]))
+    assert await a.acquire() == [(0, 0, 2)]
+    store = HeldStore()
+    shares = house.rooms.shares
+    shares.store = store  # type: ignore[assignment]
+    waiting = asyncio.ensure_future(a.acknowledge((0, 0, [ACCEPT])))
+    async with asyncio.timeout(5):
+        while not store.writes:
+            await asyncio.sleep(0)
+    house.rooms.clock.advance(LOCK_MS)  # type: ignore[attr-defined]
+    store.writes[0](KafkaError(code))
+    assert (await waiting).error_code == code
+
+    assert _spans(house) == spans
+    assert (shares.counts.given_up, shares.counts.lock_timeouts) == (len(spans), len(spans))

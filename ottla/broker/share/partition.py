@@ -213,14 +213,16 @@ class SharePartition:
             limits = self.rules.limits
             now_ms = self._now_ms()
             freed = window.complete(transition, limits, is_written=error is None, now_ms=now_ms)
-            if error is None:
-                counts.add_transition(transition)
-                self._give_up(transition.given_up, reason)
-            counts.add_timeouts(freed)
-            self._give_up(freed, "its lock ended")
-            self._owe(freed)
             if error is not None and error.code in FENCING:
+                # What was freed of it comes again, from what is written.
                 self._owner.drop(self, f"its state cannot be written: {error}")
+            else:
+                if error is None:
+                    counts.add_transition(transition)
+                    self._give_up(transition.given_up, reason)
+                counts.add_timeouts(freed)
+                self._give_up(freed, "its lock ended")
+                self._owe(freed)
             done(error)
             self._wake()
 
