@@ -348,7 +348,7 @@ def test_a_transaction_index_that_lacks_an_entry_is_completed(harm: str) -> None
     assert again.aborted_transactions(0, end) == wanted
 
 
-def _sealed_index(disk: SimDisk, entries: int) -> str:
+def sealed_index(disk: SimDisk, entries: int) -> str:
     """The first transaction index with so many entries."""
     for name in disk.list(DIRECTORY):
         path = f"{DIRECTORY}/{name}"
@@ -357,7 +357,7 @@ def _sealed_index(disk: SimDisk, entries: int) -> str:
     raise AssertionError(f"no segment has {entries} aborted transactions")
 
 
-def _cut(disk: SimDisk, path: str, size: int) -> None:
+def cut_file(disk: SimDisk, path: str, size: int) -> None:
     """For good: a crash does not bring back what stood there."""
     file = disk.open(path)
     file.truncate(size)
@@ -376,8 +376,8 @@ def test_a_crash_while_an_index_is_completed_loses_no_entry_and_after_it_none(
     end = bench.log.log_end_offset
     wanted = bench.log.aborted_transactions(0, end)
     bench.log.close()
-    path = _sealed_index(bench.disk, 2)
-    _cut(bench.disk, path, ENTRY.size)
+    path = sealed_index(bench.disk, 2)
+    cut_file(bench.disk, path, ENTRY.size)
     bench.log = open_log(bench.disk, SMALL, recovery_point=end, high_watermark=end)
     lacking = bench.log.aborted_transactions(0, end)
     assert len(lacking) == len(wanted) - 1
@@ -409,7 +409,7 @@ def test_an_index_that_a_start_makes_anew_outlives_any_crash(mode: CrashMode) ->
     end = log.log_end_offset
     wanted = log.aborted_transactions(0, end)
     log.close()
-    _cut(disk, _sealed_index(disk, 2), ENTRY.size + 1)
+    cut_file(disk, sealed_index(disk, 2), ENTRY.size + 1)
     crashed: list[SimDisk] = []
     disk.before_call = lambda count, call, path: crashed.append(
         disk.crash(random.Random(count), mode)

@@ -101,6 +101,11 @@ class ReadableLog:
         self._reveal()
 
     @property
+    def home(self) -> PartitionDir:
+        """Through which workers do what they do by name."""
+        return self._directory
+
+    @property
     def recovery_point(self) -> int:
         """Where a recovery after a crash begins: nothing below it can be missing."""
         return self.durable_end

@@ -27,13 +27,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
-from ottla.broker.log.checkpoints import TopicPartition, read_whole, write_atomically
+from ottla.broker.log.checkpoints import TopicPartition, read_whole
 from ottla.broker.log.examine.scan import Damage, Entry, LogScan
 from ottla.broker.log.log import Log
 from ottla.broker.log.opening import aborted_by, apply_batch
 from ottla.broker.log.producer_state import ProducerState, SnapshotCorrupt
 from ottla.broker.log.quarantine import DamagedRange
-from ottla.broker.log.segment import LOG_SUFFIX, SNAPSHOT_SUFFIX, Segment
+from ottla.broker.log.segment import DELETED_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, Segment
 from ottla.broker.log.transaction_index import AbortedTransaction, pack
 from ottla.broker.ports import Disk, Events, File, Rng
 from ottla.protocol.records.batch import CONTROL, TRANSACTIONAL, BatchHeader
@@ -59,6 +59,7 @@ class SegmentScrub:
         "damages",
         "done",
         "error",
+        "is_mended",
         "log",
         "segment",
         "to_mend",
@@ -72,6 +73,8 @@ class SegmentScrub:
         self.aborted: list[AbortedTransaction] = []
         # What the transaction index is to have, where it lacks something.
         self.to_mend: list[AbortedTransaction] = []
+        # Whether that has been written; not where the log was deleted meanwhile.
+        self.is_mended = False
         # What is known of producers, up to where the reading has come; None if it is not.
         self._producers: ProducerState | None = None
         self.done = False
@@ -125,7 +128,9 @@ class SegmentScrub:
         a crash there is what there was, or all of it.
         """
         try:
-            write_atomically(self._disk, self.segment.transactions.path, pack(self.to_mend))
+            self.is_mended = self.log.home.replace_file(_index_name(self), pack(self.to_mend))
+        except FileNotFoundError:
+            pass  # it has gone with its directory
         except OSError as error:
             self.error = error
 
@@ -258,10 +263,18 @@ class Scrubber:
 
     def mended(self, work: SegmentScrub) -> None:
         """Takes up what `work.mend` has written, or tells why it could not."""
-        if not _is_there(work):
-            return  # it is gone, and its files with it
         if work.error is not None:
-            self._not_mended(work, work.error)
+            if _is_there(work):
+                self._not_mended(work, work.error)
+            return
+        if not work.is_mended:
+            return  # it is gone, and its files with it
+        segments = work.log.segments
+        if not _is_there(work) or work.segment is segments.active:
+            try:
+                _undo(work)
+            except OSError as error:
+                self._not_mended(work, error)
             return
         index = work.segment.transactions
         missing = len(work.to_mend) - len(index.entries())
@@ -291,6 +304,22 @@ class Scrubber:
 def _is_there(work: SegmentScrub) -> bool:
     segments = work.log.segments
     return segments[segments.floor_index(work.segment.base_offset)] is work.segment
+
+
+def _index_name(work: SegmentScrub) -> str:
+    return work.segment.transactions.path.rpartition("/")[2]
+
+
+def _undo(work: SegmentScrub) -> None:
+    """Its segment went, or was cut, while its index was written. Raises OSError."""
+    segments, home, name = work.log.segments, work.log.home, _index_name(work)
+    now = segments[segments.floor_index(work.segment.base_offset)]
+    # What was cut knows what it had, and what came since.
+    known = now.transactions.entries() if now.base_offset == work.segment.base_offset else []
+    if not known:
+        home.add_suffix(name, DELETED_SUFFIX)
+    elif home.replace_file(name, pack(known)):
+        now.transactions.take(known)
 
 
 def restore(log: Log, ranges: Sequence[DamagedRange]) -> None:
