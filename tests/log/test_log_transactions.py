@@ -263,6 +263,41 @@ def test_a_transaction_index_that_cannot_be_right_is_made_anew(damage: str) -> N
     assert log.aborted_transactions(0, log.log_end_offset) == aborted
 
 
+@pytest.mark.parametrize("is_before", [False, True])
+def test_an_index_that_is_made_anew_keeps_what_the_log_can_say_no_more(is_before: bool) -> None:
+    """A torn entry at its end is no reason to forget those of markers behind a broken header, nor
+    one that began where a header is broken."""
+    disk = new_disk()
+    log = open_log(disk, SMALL)
+    write(log, 1, 0)
+    for sequence in range(20):
+        write(log, 2, sequence)
+        end(log, 2, committed=False)
+    end(log, 1, committed=False)
+    flush(log)
+    aborted = log.aborted_transactions(0, log.log_end_offset)
+    damaged, torn = log.segments[0 if is_before else 1], log.segments[-1 if is_before else 1]
+    kept = torn.transactions.entries()[:]
+    position, _ = damaged.locate(0 if is_before else damaged.base_offset + 3)
+    log.close()
+    disk.corrupt(damaged.log_path, position + 16, b"\7")
+    if is_before:
+        for name in disk.list(DIRECTORY):
+            if name.endswith(".snapshot") and not name.startswith(f"{log.log_end_offset:020d}"):
+                disk.remove(f"{DIRECTORY}/{name}")
+    file = disk.open(torn.transactions.path)
+    file.pwrite(b"\0\0\0", file.size())
+    for _ in range(2):
+        events = RecordedEvents()
+        log = open_log(disk, SMALL, high_watermark=10**6, events=events)
+        log.close()
+
+        index = next(one for one in log.segments if one.base_offset == torn.base_offset)
+        assert index.transactions.entries() == kept
+        assert log.aborted_transactions(0, log.log_end_offset) == aborted
+    assert events.names == []
+
+
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_transaction_that_is_left_open_is_told_with_the_remedy(clean: bool) -> None:
     disk = new_disk()

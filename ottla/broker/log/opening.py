@@ -64,8 +64,12 @@ def replay(
     *,
     end_offset: int,
     now_ms: int,
-) -> None:
-    """Takes up the batches of the log from the state's end to `end_offset`; headers only."""
+) -> bool:
+    """Takes up the batches of the log from the state's end to `end_offset`; headers only.
+
+    Whether it could: batches behind a broken header are passed over, up to the next segment.
+    """
+    is_whole = True
     for index, segment in enumerate(segments):
         is_behind = index + 1 < len(segments)
         if is_behind and segments[index + 1].base_offset <= producers.end_offset:
@@ -74,12 +78,14 @@ def replay(
             position, _ = segment.locate(max(producers.end_offset, segment.base_offset))
             for at, header in segment.headers(position):
                 if header.base_offset >= end_offset:
-                    return
+                    return is_whole
                 view = segment.batch_at(at, header.size) if header.is_control else None
                 apply_batch(producers, header, view, now_ms)
         except KafkaError as error:
             directory.events.error("producer_replay_broken", reason=error.message)
+            is_whole = False
     producers.end_offset = end_offset
+    return is_whole
 
 
 def apply_batch(
@@ -117,20 +123,34 @@ def aborted_in(
     segments: list[Segment],
     segment: Segment,
     producers: ProducerState,
+    stored: list[AbortedTransaction],
     now_ms: int,
 ) -> list[AbortedTransaction]:
-    """The transactions that were aborted in a segment, by its batches and the producers before."""
-    replay(directory, segments, producers, end_offset=segment.base_offset, now_ms=now_ms)
+    """The transactions that were aborted in a segment, by its batches and the producers before.
+
+    Where a header is broken they say nothing of what lies behind it: there `stored` is believed,
+    and where the producers before are not known it is believed in all that it says.
+    """
+    base_offset = segment.base_offset
+    knows_before = replay(directory, segments, producers, end_offset=base_offset, now_ms=now_ms)
     aborted: list[AbortedTransaction] = []
+    unseen: int | None = base_offset
     try:
         for position, header in segment.headers():
             view = segment.batch_at(position, header.size) if header.is_control else None
             ended = apply_batch(producers, header, view, now_ms)
             if ended is not None and not ended.committed:
                 aborted.append(aborted_by(ended, producers))
+            unseen = header.last_offset + 1
+        unseen = None
     except KafkaError as error:
         directory.events.error("transactions_rebuild_broken", reason=error.message)
-    return aborted
+    if not knows_before:
+        unseen = base_offset
+    if unseen is not None:
+        aborted += [one for one in stored if one.last_offset >= unseen]
+    by_end = {one.last_offset: one for one in aborted}
+    return [by_end[offset] for offset in sorted(by_end)]
 
 
 def reload_producers(
@@ -387,7 +407,13 @@ class _Opening:
             at_most=segment.base_offset,
             now_ms=self._now_ms,
         )
-        aborted = aborted_in(self._directory, segments[:], segment, producers, self._now_ms)
+        stored = [
+            one
+            for one in segment.transactions.entries()
+            if one.first_offset <= one.last_offset
+            and segment.base_offset <= one.last_offset < end_offset
+        ]
+        aborted = aborted_in(self._directory, segments[:], segment, producers, stored, self._now_ms)
         segment.transactions.replace(aborted)
 
     def _tell_open_transactions(self) -> None:
