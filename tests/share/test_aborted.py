@@ -11,7 +11,7 @@ from ottla.protocol.messages.configs import IncrementalAlterConfigsRequest
 from tests.coordinator.asking import ask
 from tests.handlers.rooms import House
 from tests.handlers.transactions import Transactions
-from tests.share.sharing import GROUP, TOPIC, Member, acquired_of, begin, loaded
+from tests.share.sharing import GROUP, TOPIC, Member, acquired_of, begin, loaded, topic_id
 
 GROUP_CONFIG = 32
 ABORTED = 4000
@@ -53,6 +53,51 @@ async def test_a_long_stretch_is_passed_over_in_many_turns(house: House) -> None
     assert await waiting == AT_ITS_END
     assert sum(steps) == ABORTED
     assert max(steps) <= PASSED_MAX
+
+
+async def test_many_who_wait_pass_over_no_more_in_a_turn_than_one(house: House) -> None:
+    window = await loaded(house)
+    members = [Member(house, f"m{number}") for number in range(8)]
+    waiting = {asyncio.ensure_future(one.acquire(wait_ms=60_000)) for one in members}
+    share = house.rooms.shares.get(GROUP, (topic_id(house), 0))
+    assert share is not None
+    while len(share.waiters) < len(members):
+        await asyncio.sleep(0)
+    aborting = asyncio.ensure_future(_abort(house))
+    steps: list[int] = []
+    while not any(one.done() for one in waiting):
+        before = window.start
+        await asyncio.sleep(0)
+        steps.append(window.start - before)
+    await aborting
+
+    assert sum(steps) == ABORTED
+    assert max(steps) <= PASSED_MAX
+    seen = []
+    while waiting:
+        done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        seen += [one.result() for one in done]
+        await house.append(TOPIC, 0, [b"v"])
+    assert seen[0] == AT_ITS_END
+    assert [len(one) for one in seen] == [1] * len(members), "nobody is left behind"
+
+
+async def test_what_others_fetch_does_not_wait_for_those_who_pass_over(house: House) -> None:
+    await _abort(house)
+    await house.append(TOPIC, 1, [b"v"])
+    window = await loaded(house)
+    await loaded(house, 1)
+    a = asyncio.ensure_future(Member(house, "a").acquire(wait_ms=60_000))
+    share = house.rooms.shares.get(GROUP, (topic_id(house), 0))
+    assert share is not None
+    while not share.is_passing:
+        await asyncio.sleep(0)
+    before = window.start
+    answer = await Member(house, "b").fetch(partitions=(0, 1), wait_ms=60_000)
+
+    assert acquired_of(answer, 1) == [(0, 0, 1)]
+    assert window.start <= before + 2 * PASSED_MAX
+    assert await a == AT_ITS_END
 
 
 async def test_what_other_partitions_have_does_not_wait_for_its_end(house: House) -> None:

@@ -38,11 +38,6 @@ EXACTLY = 1
 """The mode of acquiring in which `max_records` is not exceeded (KIP-1206)."""
 NO_RECORDS = b""
 MS_PER_S = 1000
-PASSED_OVER_MAX = 500
-"""Batches that nobody is to see, those of aborted transactions, that a fetch passes over in one
-turn of the loop: some milliseconds. It goes on in the next."""
-READ_COST = 16
-"""One read of a log costs as much as so many batches."""
 
 PartitionData = ShareFetchResponse.PartitionData
 TopicResponse = ShareFetchResponse.ShareFetchableTopicResponse
@@ -132,13 +127,13 @@ class ShareFetch(Pending):
         "_deadline_s",
         "_errors",
         "_failed",
-        "_goes_on",
         "_group_id",
         "_is_first",
+        "_is_starved",
         "_loop",
         "_member_id",
         "_parked",
-        "_passes_left",
+        "_passing",
         "_places",
         "_request",
         "_session",
@@ -177,10 +172,10 @@ class ShareFetch(Pending):
         self._parked: list[SharePartition] = []
         self._errors: dict[Place, KafkaError] = {}
         self._failed = False
-        self._passes_left = 0
-        self._goes_on: asyncio.Handle | None = None
+        self._passing = session.rooms.shares.passing
+        self._is_starved = False
         self._acknowledged: Results = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
 
     def acknowledged(self, results: Results) -> None:
         """What was said of records is durable; now some are acquired."""
@@ -193,25 +188,29 @@ class ShareFetch(Pending):
         self._find_all()
         parts = self._attempt(must_have=self._request.min_bytes)
         wait_s = self._deadline_s - self._loop.time()
-        if parts or self._failed or not self._shares or wait_s <= 0:
+        if parts or self._failed or not self._shares or (wait_s <= 0 and not self._is_starved):
             self._finish(parts)
+            return
+        if wait_s <= 0:
+            # Others passed over much in this turn. This one must not come to nothing for it.
+            self._timer = self._loop.call_soon(self._expired)
             return
         self._parked = list(self._shares.values())
         for share in self._parked:
             share.waiters[self] = None
             share.partition.fetch_waiters[self] = None
         self._timer = self._loop.call_later(wait_s, self._expired)
-        self._go_on_soon()
+        self._go_on_if_starved()
 
     def advanced(self) -> None:
-        """Records came, or came back."""
-        if not self._parked or self._goes_on is not None:
+        """Records came, or came back, or more may be passed over."""
+        if not self._parked:
             return
         parts = self._attempt(must_have=self._request.min_bytes)
         if parts or self._failed:
             self._finish(parts)
         else:
-            self._go_on_soon()
+            self._go_on_if_starved()
 
     def interrupted(self) -> None:
         """A partition is gone: the answer says so. Nothing is acquired any more, for others of its
@@ -227,14 +226,9 @@ class ShareFetch(Pending):
 
     # inside
 
-    def _go_on_soon(self) -> None:
-        """Where the last attempt passed over as much as it may in one turn."""
-        if self._passes_left <= 0 and self._goes_on is None:
-            self._goes_on = self._loop.call_soon(self._go_on)
-
-    def _go_on(self) -> None:
-        self._goes_on = None
-        self.advanced()
+    def _go_on_if_starved(self) -> None:
+        if self._is_starved:
+            self._passing.wait(self)
 
     def _expired(self) -> None:
         self._finish(self._attempt(must_have=0))
@@ -254,8 +248,12 @@ class ShareFetch(Pending):
 
     def _attempt(self, *, must_have: int) -> dict[Place, PartitionData]:
         """Acquires from each partition that has something, if all of them have `must_have` bytes
-        together; errors are noted."""
-        self._passes_left = PASSED_OVER_MAX
+        together; errors are noted.
+
+        It is starved where it passed over as much as there was left of the turn, or found nothing
+        left. A partition that nobody is passing over batches of is read nevertheless, since most
+        have none, but only until the first that has."""
+        self._is_starved = False
         if not self._share_session.is_open:
             # Nobody would give back what it got now, until the lock ends.
             self._failed = True
@@ -267,9 +265,14 @@ class ShareFetch(Pending):
         own_bytes = left_bytes // len(ready)
         parts: dict[Place, PartitionData] = {}
         records = self._request.max_records
+        is_overdrawn = False
         for place, share in ready:
-            if records <= 0 or self._passes_left <= 0:
+            if records <= 0:
                 break
+            had_left = self._passing.left > 0
+            if not had_left and (share.is_passing or is_overdrawn):
+                self._is_starved = True
+                continue
             try:
                 most_bytes = min(own_bytes, left_bytes)
                 fits_bytes = left_bytes if parts else None
@@ -283,7 +286,9 @@ class ShareFetch(Pending):
                 )
                 self._fail(place, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
                 continue
-            if self._passes_left <= 0:
+            if share.is_passing:
+                self._is_starved = True
+                is_overdrawn = not had_left
                 # Where others of its partitions have something, they need not wait for this one.
                 self._shares[place] = self._shares.pop(place)
             if part is not None:
@@ -347,7 +352,8 @@ class ShareFetch(Pending):
         wish = Wish(records, request.batch_size, request.share_acquire_mode == EXACTLY)
         window = share.window
         assert window is not None
-        while self._passes_left > 0 and window.has_room(share.rules.limits):
+        share.is_passing = False
+        while window.has_room(share.rules.limits):
             read_from = window.next_offset()
             piece = self._read(share, read_from, most_bytes)
             if piece is None or (fits_bytes is not None and piece.size > fits_bytes):
@@ -366,7 +372,10 @@ class ShareFetch(Pending):
                 return _data(place, sent, acquired)
             if window.next_offset() <= read_from:
                 return None
-            self._passes_left -= len(placed) + READ_COST
+            self._passing.take(len(placed))
+            if self._passing.left <= 0:
+                share.is_passing = True
+                break
         return None
 
     def _read(self, share: SharePartition, offset: int, most_bytes: int) -> FileSlice | None:
@@ -439,9 +448,7 @@ class ShareFetch(Pending):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._goes_on is not None:
-            self._goes_on.cancel()
-            self._goes_on = None
+        self._passing.forget(self)
         parked, self._parked = self._parked, []
         for share in parked:
             share.waiters.pop(self, None)

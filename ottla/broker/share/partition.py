@@ -50,6 +50,7 @@ class SharePartition:
         "_timer_ms",
         "failure",
         "is_fenced",
+        "is_passing",
         "key",
         "partition",
         "state_epoch",
@@ -67,6 +68,8 @@ class SharePartition:
         self.window: Window | None = None
         self.failure: KafkaError | None = None
         self.is_fenced = False
+        self.is_passing = False
+        """Whether the newest fetch passed over batches and came to no end of them in its turn."""
         self.waiters: dict[ShareWaiter, None] = {}
         self._owed: tuple[StateBatch, ...] = ()
         """What counts already and could not be written: it is written with what comes next."""

@@ -21,6 +21,7 @@ from ottla.broker.ports import Clock
 from ottla.broker.replication.replicas import Partition, Replicas
 from ottla.broker.share.counts import ShareCounts
 from ottla.broker.share.partition import SharePartition
+from ottla.broker.share.passing import Passing
 from ottla.broker.share.rules import LiveRules
 from ottla.broker.share.sessions import Place, ShareSession, ShareSessions
 from ottla.broker.share.store import ShareStore
@@ -61,6 +62,7 @@ class SharePartitions:
         self.store = ShareStore(coordinator, loop)
         self.sessions = ShareSessions()
         self.counts = ShareCounts()
+        self.passing = Passing(loop)
         self._history = history
         self._replicas = replicas
         self._config = config
