@@ -62,7 +62,7 @@ class SharePartitions:
         self.store = ShareStore(coordinator, loop)
         self.sessions = ShareSessions()
         self.counts = ShareCounts()
-        self.passing = Passing(loop)
+        self.passing = Passing(loop.call_soon)
         self._history = history
         self._replicas = replicas
         self._config = config

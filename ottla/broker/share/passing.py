@@ -6,7 +6,7 @@ partition, so what one fetch may pass over in a turn would not bound the turn.
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 PASSED_OVER_MAX = 500
@@ -24,14 +24,15 @@ class PassingWaiter(Protocol):
 
 class Passing:
     """What is `left` in this turn; it may be overdrawn by the read that ends it. Who finds nothing
-    waits, and those who wait come in the order in which they began to."""
+    waits, and those who wait come in the order in which they began to. `call_soon` calls in the
+    next turn."""
 
-    __slots__ = ("_loop", "_refill_handle", "_waiting", "left")
+    __slots__ = ("_call_soon", "_is_refilled_soon", "_waiting", "left")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        self._call_soon = call_soon
         self._waiting: dict[PassingWaiter, None] = {}
-        self._refill_handle: asyncio.Handle | None = None
+        self._is_refilled_soon = False
         self.left = PASSED_OVER_MAX
 
     def __repr__(self) -> str:
@@ -50,11 +51,12 @@ class Passing:
         self._waiting.pop(waiter, None)
 
     def _refill_soon(self) -> None:
-        if self._refill_handle is None:
-            self._refill_handle = self._loop.call_soon(self._refill)
+        if not self._is_refilled_soon:
+            self._is_refilled_soon = True
+            self._call_soon(self._refill)
 
     def _refill(self) -> None:
-        self._refill_handle = None
+        self._is_refilled_soon = False
         self.left = PASSED_OVER_MAX
         try:
             while self._waiting and self.left > 0:
