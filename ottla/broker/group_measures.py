@@ -36,10 +36,15 @@ SHOWN_EVENTS = (
     "group_offset_reset",
     "group_offsets_expired",
     "share_records_given_up",
+    "share_state_cut",
 )
 """Shown from the start, so that their first occurrence is an increase; others once there is one."""
 OFFSET_COUNTERS = {
-    Counted.OFFSET_COMMIT: ("ottla_offset_commits_total", "Offsets of partitions committed."),
+    Counted.OFFSET_COMMIT: (
+        "ottla_offset_commits_total",
+        "Offsets of partitions that OffsetCommit requests asked for and were allowed, before they"
+        " are written.",
+    ),
     Counted.OFFSET_EXPIRATION: (
         "ottla_offset_expirations_total",
         "Committed offsets forgotten after offsets.retention.minutes.",

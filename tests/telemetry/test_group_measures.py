@@ -121,7 +121,8 @@ async def test_groups_by_type_and_state(house: House) -> None:
 async def test_what_happens_to_groups_is_counted_by_its_event(house: House) -> None:
     page = _page(house)
     await _coordinate(house)
-    assert _values(page, "ottla_group_events_total")["group_member_evicted"] == 0
+    shown = _values(page, "ottla_group_events_total")
+    assert (shown["group_member_evicted"], shown["share_state_cut"]) == (0, 0)
 
     await _beat(house, 0)
     assert _some(page, "ottla_group_events_total") == {"group_rebalances": 1, "group_assigned": 1}
@@ -188,6 +189,8 @@ async def test_the_records_that_a_share_group_has_in_hand(house: House) -> None:
     assert _values(page, "ottla_share_partitions") == {GROUP: 1}
     assert _values(page, "ottla_share_sessions") == {"": 1}
 
+    renewed = await a.acknowledge((6, 9, [RENEW]), is_renew_ack=True)
+    assert renewed.error_code == 0
     await a.acknowledge(
         (1, 2, [ACCEPT]), (3, 3, [REJECT]), (4, 5, [RELEASE, GAP]), is_renew_ack=False
     )
@@ -201,7 +204,7 @@ async def test_the_records_that_a_share_group_has_in_hand(house: House) -> None:
         "accept": 2,
         "release": 1,
         "reject": 1,
-        "renew": 0,
+        "renew": 4,
         "gap": 1,
     }
     assert _values(page, "ottla_share_records_given_up_total") == {"": 0}
