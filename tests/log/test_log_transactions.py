@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.log.log import UPPER_LAST_STABLE, Log
+from ottla.broker.log.transaction_index import AbortedTransaction, TransactionIndex
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.control import build_marker
 from tests.log.events import RecordedEvents
@@ -116,6 +117,29 @@ def test_a_slice_is_told_the_aborted_transactions_that_it_meets(is_known: bool) 
             assert told[: len(met) - 1] == met[:-1]
             assert set(met) <= set(told)
             assert all(first <= last + 4 for _, first in told)
+
+
+def test_no_transaction_index_is_asked_twice_for_one_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that lags behind passes thousands of segments, with each of its fetches."""
+    log = new_log()
+    for _ in range(60):
+        append(log)
+    write(log, 1, 0)
+    end(log, 1, committed=False)
+    flush(log)
+    found = log.read(3, max_bytes=300, upper=UPPER_LAST_STABLE, at_least_one=True)
+    assert found is not None
+    asked: list[str] = []
+    entries = TransactionIndex.entries
+
+    def ask(index: TransactionIndex) -> list[AbortedTransaction]:
+        asked.append(index.path)
+        return entries(index)
+
+    monkeypatch.setattr(TransactionIndex, "entries", ask)
+    assert log.aborted_in(3, found) == []
+
+    assert len(asked) == len(set(asked)) == len(log.segments) > 5
 
 
 def test_a_committed_transaction_leaves_no_entry() -> None:

@@ -6,7 +6,7 @@ They read indexes, batch headers, and the records of at most one batch a segment
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from ottla.broker.log.segment import FileSlice, Segment
@@ -63,16 +63,7 @@ def max_timestamp_offset(segments: Segments, log_start_offset: int) -> TimedOffs
 
 def aborted_transactions(segments: Segments, offset: int, upper: int) -> list[tuple[int, int]]:
     """(producer id, first offset) of the aborted transactions with records in [offset, upper)."""
-    found: list[tuple[int, int]] = []
-    for segment in segments[segments.floor_index(offset) :]:
-        entries = segment.transactions.entries()
-        for index in range(bisect_left(entries, offset, key=_last_offset), len(entries)):
-            entry = entries[index]
-            if entry.first_offset < upper:
-                found.append((entry.producer_id, entry.first_offset))
-            if entry.last_stable_offset >= upper:
-                return found
-    return found
+    return _aborted(segments, offset, lambda: upper)
 
 
 def aborted_in(
@@ -80,10 +71,27 @@ def aborted_in(
 ) -> list[tuple[int, int]]:
     """The same of a slice that a read from `offset` on gave, as closely as the index knows where it
     ends. Where nothing was aborted, nobody asks for that."""
+    return _aborted(segments, offset, lambda: _end_of(segments, offset, found, stable))
+
+
+def _aborted(
+    segments: Segments, offset: int, find_upper: Callable[[], int]
+) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    upper: int | None = None
     for segment in segments[segments.floor_index(offset) :]:
-        if segment.transactions.entries():
-            return aborted_transactions(segments, offset, _end_of(segments, offset, found, stable))
-    return []
+        entries = segment.transactions.entries()
+        if not entries or entries[-1].last_offset < offset:
+            continue
+        if upper is None:
+            upper = find_upper()
+        for index in range(bisect_left(entries, offset, key=_last_offset), len(entries)):
+            entry = entries[index]
+            if entry.first_offset < upper:
+                found.append((entry.producer_id, entry.first_offset))
+            if entry.last_stable_offset >= upper:
+                return found
+    return found
 
 
 def _end_of(segments: Segments, offset: int, found: FileSlice, stable: int) -> int:
