@@ -7,7 +7,7 @@ it happened. No metric is by member. Those by group are of share groups that del
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 from ottla.broker.coordinator.group.consumer import ConsumerState
@@ -39,6 +39,8 @@ SHOWN_EVENTS = (
     "share_state_cut",
 )
 """Shown from the start, so that their first occurrence is an increase; others once there is one."""
+GROUPS_PER_TURN = 500
+"""Groups and members gone through before others get the loop: a millisecond at most."""
 OFFSET_COUNTERS = {
     Counted.OFFSET_COMMIT: (
         "ottla_offset_commits_total",
@@ -59,10 +61,9 @@ OFFSET_COUNTERS = {
 def watch_groups(registry: Registry, rooms: Rooms) -> None:
     """Registers what there is to see of groups, whatever their type, and of the coordinators."""
     groups = rooms.groups
-    registry.watch("ottla_groups", "Groups by type and state.", lambda: _groups_by_state(rooms))
-    registry.watch(
-        "ottla_group_members", "Members of groups, by the group's type.", lambda: _members(rooms)
-    )
+    census = _Census(rooms)
+    registry.watch("ottla_groups", "Groups by type and state.", census.groups)
+    registry.watch("ottla_group_members", "Members of groups, by the group's type.", census.members)
     registry.watch(
         "ottla_group_events_total",
         "What coordinators did to groups, by the names of /events: group_rebalances begins a"
@@ -121,24 +122,38 @@ def watch_shares(registry: Registry, rooms: Rooms) -> None:
     )
 
 
-def _groups_by_state(rooms: Rooms) -> Iterable[Sample]:
-    found = Counter(
-        (group.kind, group.state_name)
-        for _, shard in rooms.groups.loaded()
-        for group in shard.groups.values()
-    )
-    for kind, states in STATES.items():
-        for state in states:
-            yield {"type": kind.value, "state": state}, found[kind, state]
+class _Census:
+    """Goes through all groups once for a page: `members` shows what `groups`, which is shown before
+    it, has counted."""
 
+    __slots__ = ("_members", "_rooms")
 
-def _members(rooms: Rooms) -> Iterable[Sample]:
-    found: Counter[Kind] = Counter()
-    for _, shard in rooms.groups.loaded():
-        for group in shard.groups.values():
-            found[group.kind] += group.member_count
-    for kind in Kind:
-        yield {"type": kind.value}, found[kind]
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+        self._members: Counter[Kind] = Counter()
+
+    def groups(self) -> Iterator[Sample | None]:
+        found: Counter[tuple[Kind, str]] = Counter()
+        members: Counter[Kind] = Counter()
+        left = GROUPS_PER_TURN
+        for _, shard in list(self._rooms.groups.loaded()):
+            # It may change in a pause, and a page is not of one instant anyway.
+            for group in list(shard.groups.values()):
+                found[group.kind, group.state_name] += 1
+                members[group.kind] += group.member_count
+                # Of some types the state is looked up with each member.
+                left -= 1 + group.member_count
+                if left <= 0:
+                    left = GROUPS_PER_TURN
+                    yield None
+        self._members = members
+        for kind, states in STATES.items():
+            for state in states:
+                yield {"type": kind.value, "state": state}, found[kind, state]
+
+    def members(self) -> Iterator[Sample]:
+        for kind in Kind:
+            yield {"type": kind.value}, self._members[kind]
 
 
 def _events(rooms: Rooms) -> Iterable[Sample]:

@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from ottla.broker import group_measures
 from ottla.broker.coordinator import loading
 from ottla.broker.coordinator.group.coordinator import CONSUMER_OFFSETS
 from ottla.broker.group_measures import watch_groups, watch_shares
-from ottla.broker.telemetry.metrics import Registry
+from ottla.broker.telemetry.metrics import PAUSE, Registry
 from ottla.protocol.messages import groups
 from ottla.protocol.messages.configs import IncrementalAlterConfigsRequest
 from ottla.protocol.messages.consumer_group import ConsumerGroupHeartbeatRequest
@@ -116,6 +117,30 @@ async def test_groups_by_type_and_state(house: House) -> None:
 
     assert _some(page, "ottla_groups")["consumer Empty"] == 1
     assert _values(page, "ottla_group_members")["consumer"] == 0
+
+
+async def test_many_groups_are_gone_through_in_pieces(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And while somebody changes them."""
+    monkeypatch.setattr(group_measures, "GROUPS_PER_TURN", 2)
+    page = _page(house)
+    await _coordinate(house)
+    for number in range(5):
+        await _commit(house, f"simple-{number}", 0)
+    lines = page.lines()
+    before: list[str] = []
+    while PAUSE not in before:
+        before.append(next(lines))
+    await _commit(house, "late", 0)
+    assert not any(line.startswith("ottla_groups{") for line in before)
+    rest = list(lines)
+
+    assert 1 <= rest.count(PAUSE) <= 2
+    assert 'ottla_groups{type="classic",state="Empty"} 5' in rest or (
+        'ottla_groups{type="classic",state="Empty"} 6' in rest
+    )
+    assert _values(page, "ottla_groups")["classic Empty"] == 6
 
 
 async def test_what_happens_to_groups_is_counted_by_its_event(house: House) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from ottla.broker.telemetry.http import CONNECTIONS_MAX, REQUEST_BYTES_MAX, Pages, TelemetryServer
-from ottla.broker.telemetry.metrics import Registry
+from ottla.broker.telemetry.metrics import Registry, Sample
 
 HOST = "127.0.0.1"
 HAPPENED: list[dict[str, Any]] = [
@@ -29,9 +29,11 @@ async def serving(
     unready: Callable[[], Awaitable[str | None]] = ready,
     samples: int = 1,
     request_seconds: float = 0.05,
+    read: Callable[[], Iterator[Sample | None]] | None = None,
 ) -> AsyncIterator[int]:
     registry = Registry()
-    registry.watch("n", "Numbers.", lambda: (({"i": str(i)}, i) for i in range(samples)))
+    numbers = read or (lambda: (({"i": str(i)}, i) for i in range(samples)))
+    registry.watch("n", "Numbers.", numbers)
     server = TelemetryServer(request_seconds=request_seconds, ready_seconds=0.05)
     port = await server.bind(HOST, 0)
     pages = Pages(
@@ -73,6 +75,21 @@ async def test_the_metrics_page_comes_whole() -> None:
     assert f"Content-Length: {len(body)}" in head
     assert len(body.splitlines()) == 3002
     assert body.endswith('n{i="2999"} 2999\n')
+
+
+async def test_others_get_the_loop_where_what_is_shown_takes_long() -> None:
+    others: list[int] = []
+
+    def slow() -> Iterator[Sample | None]:
+        for _ in range(3):
+            asyncio.get_running_loop().call_soon(others.append, 1)
+            yield None
+        yield {"i": "turns"}, len(others)
+
+    async with serving(read=slow) as port:
+        _, _, body = await get(port, "/metrics")
+
+    assert body.splitlines()[2:] == ['n{i="turns"} 3']
 
 
 async def test_probes() -> None:

@@ -17,6 +17,9 @@ Sample = tuple[Labels, float]
 HistogramSample = tuple[Labels, list[int], float]
 """Labels, the count of each bucket (one more than the bounds), and the sum of what was observed."""
 
+PAUSE = ""
+"""In place of a line: what comes next takes long, and whoever makes the page should give way."""
+
 SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 """Bounds for times: a loopback request takes 0.1 ms, a sync on a bad disk seconds."""
 
@@ -103,11 +106,12 @@ class Registry:
         self,
         name: str,
         help: str,
-        read: Callable[[], float | Iterable[Sample]],
+        read: Callable[[], float | Iterable[Sample | None]],
         *,
         kind: str = "gauge",
     ) -> None:
-        """Shows what `read` returns when the page is asked for: one value, or values by labels."""
+        """Shows what `read` returns when the page is asked for: one value, or values by labels. One
+        that has much to go through gives None from time to time, and may be gone on with later."""
         assert kind in ("gauge", "counter"), kind
 
         def render(name: str) -> Iterator[str]:
@@ -115,7 +119,11 @@ class Registry:
             if isinstance(value, int | float):
                 yield f"{name} {_number(value)}"
                 return
-            for labels, one in value:
+            for sample in value:
+                if sample is None:
+                    yield PAUSE
+                    continue
+                labels, one = sample
                 yield f"{name}{_braced(_label_text(labels))} {_number(one)}"
 
         self._family(kind, name, help).readers.append(render)
@@ -136,7 +144,8 @@ class Registry:
         self._family("histogram", name, help).readers.append(render)
 
     def lines(self) -> Iterator[str]:
-        """The page, line by line and without line ends; lazily, for it can be long."""
+        """The page, line by line and without line ends; lazily, for it can be long. `PAUSE` stands
+        between lines and is none."""
         for name, family in self._families.items():
             yield f"# HELP {name} {_escaped_help(family.help)}"
             yield f"# TYPE {name} {family.kind}"
