@@ -40,6 +40,8 @@ Part = AlterClientQuotasRequest.EntityData
 Op = AlterClientQuotasRequest.OpData
 RATE = 100_000.0
 GREEDY, OTHER = "greedy", "other"
+CONNECTIONS = 30
+"""Some are over the quota unless the machine stands still for twenty seconds."""
 
 
 @asynccontextmanager
@@ -207,7 +209,7 @@ async def test_time_is_counted_for_every_request() -> None:
 
 @pytest.mark.parametrize("is_metered", [False, True])
 async def test_who_changes_too_many_topics_waits_and_others_do_not(is_metered: bool) -> None:
-    loop = asyncio.get_running_loop()
+    """Eleven partitions at once, then one a second: twenty are nine seconds too many."""
     async with (
         Broker() as broker,
         _connected(broker, GREEDY) as greedy,
@@ -216,19 +218,17 @@ async def test_who_changes_too_many_topics_waits_and_others_do_not(is_metered: b
         if is_metered:
             await _limit(other, "request_percentage", 100.0)
         await _limit(other, "controller_mutation_rate", 1.0)
-        topic = CreateTopicsRequest.CreatableTopic("t", 12, 1)
+        topic = CreateTopicsRequest.CreatableTopic("t", 20, 1)
         answer: CreateTopicsResponse = await greedy.connection.request(
             CreateTopicsRequest([topic]), 5
         )
-        answered_s = loop.time()
         assert answer.topics[0].error_code == 0
-        assert 100 < answer.throttle_time_ms <= 1000, "eleven partitions at once, then one a second"
+        assert 1000 < answer.throttle_time_ms <= 9000
 
         muted = asyncio.create_task(greedy.connection.request(MetadataRequest([]), 12))
         await other.create("u")
         assert not muted.done()
-        await muted
-        assert loop.time() - answered_s >= answer.throttle_time_ms / 1000 - 0.01
+        muted.cancel()
 
 
 async def _limit_address(client: SmallClient, name: str | None, value: float | None) -> None:
@@ -244,18 +244,19 @@ async def _limit_address(client: SmallClient, name: str | None, value: float | N
 def test_an_address_that_connects_too_often_is_held_and_closed(
     name: str | None, use_uvloop: bool
 ) -> None:
-    """Ten more connections are its share; who comes then has no answer, and ends a second later."""
+    """Ten more connections are its share, and one more each second; who else comes has no answer.
+    How long they are held is tested where time is virtual."""
     if use_uvloop:
         pytest.importorskip("uvloop")
     with BrokerThread(use_uvloop=use_uvloop) as broker:
-        waits_s = asyncio.run(_connect_often(broker, name))
+        answered = asyncio.run(_connect_often(broker, name))
 
-    assert 1 <= len(waits_s) <= 3, "on a machine that stands still one more comes in each second"
-    assert all(0.2 < wait_s < 3 for wait_s in waits_s)
+    assert answered.count(True) >= 10
+    assert answered.count(False) >= 1
 
 
-async def _connect_often(broker: BrokerThread, name: str | None) -> list[float]:
-    """How long those were held that were not served."""
+async def _connect_often(broker: BrokerThread, name: str | None) -> list[bool]:
+    """Whether each of those that connected had an answer; the others were closed without one."""
     host, _, port = broker.bootstrap_servers.rpartition(":")
     first = await Connection.open(host, int(port), client_id=OTHER)
     await _limit_address(SmallClient(first), name, 1.0)
@@ -263,22 +264,21 @@ async def _connect_often(broker: BrokerThread, name: str | None) -> list[float]:
     async with asyncio.timeout(5):
         while name == "localhost" and "127.0.0.1" not in rates._limits:
             await asyncio.sleep(0)
-    opened = [await Connection.open(host, int(port), client_id=GREEDY) for _ in range(13)]
+    opened = [await Connection.open(host, int(port), client_id=GREEDY) for _ in range(CONNECTIONS)]
 
-    async def held(connection: Connection) -> float | None:
-        started_s = asyncio.get_running_loop().time()
+    async def is_answered(connection: Connection) -> bool:
         try:
             await connection.request(MetadataRequest([]), 12)
         except (ConnectionError, asyncio.IncompleteReadError):
-            return asyncio.get_running_loop().time() - started_s
-        return None
+            return False
+        return True
 
-    waits = await asyncio.gather(*map(held, opened))
+    answered = await asyncio.gather(*map(is_answered, opened))
     again = await first.request(MetadataRequest([]), 12)
     assert again.topics == []
     for connection in (first, *opened):
         await connection.close()
-    return [wait for wait in waits if wait is not None]
+    return answered
 
 
 @pytest.mark.parametrize("version", [0, 1])
