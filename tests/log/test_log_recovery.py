@@ -164,6 +164,24 @@ def test_an_offset_for_which_no_index_has_room_is_damage(byte: int, clean: bool)
     assert log.recovery.bytes_cut == SIZE
 
 
+def test_no_index_has_room_for_an_offset_before_a_segment_that_is_far_away() -> None:
+    """As compaction leaves it, or a gap: what is below the next segment may still be too far."""
+    far = 2**32
+    disk = filled(6)
+    disk.make_dir("/data/other-0")
+    other = open_log(disk, RELAXED, directory="/data/other-0")
+    other.truncate_fully_and_start_at(far)
+    append(other)
+    flush(other)
+    disk.rename(f"/data/other-0/{far:020d}.log", path_of(far))
+    disk.corrupt(path_of(0), 5 * SIZE + 4, b"\x80")
+    log = open_log(disk, COMPACTED, clean=False, recovery_point=6, high_watermark=far + 1)
+
+    assert [(one.position, one.size) for one in log.recovery.damaged] == [(5 * SIZE, SIZE)]
+    assert [one.base_offset for one in log.segments] == [0, far]
+    assert log.log_end_offset == far + 1
+
+
 def test_a_log_that_ends_below_its_recovery_point_gives_no_offset_twice() -> None:
     disk = filled(6)
     disk.open(path_of(0)).truncate(4 * SIZE)

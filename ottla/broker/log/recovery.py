@@ -167,8 +167,8 @@ class Recovery:
     ) -> tuple[int, int | None]:
         """Takes up the batches of a segment: the offset behind the last, and where to cut it."""
         is_last = limit is None
-        if limit is None:
-            limit = _limit_of(segment)
+        greatest = _limit_of(segment)
+        limit = greatest if limit is None else min(limit, greatest)
         file = segment.open()
         size = file.size()
         if resumed_at is None:

@@ -8,6 +8,7 @@ import pytest
 
 from ottla.broker.log.examine.findings import Finding, Fix
 from ottla.broker.log.examine.repair import plan
+from ottla.broker.log.examine.scan import Damage, LogScan
 from ottla.broker.log.examine.verify import verify_path
 from ottla.broker.log.recovery import CUT_SUFFIX
 from ottla.protocol.records.batch import iterate_headers
@@ -21,7 +22,7 @@ from tests.log.examine.partitions import (
     silent,
     verified,
 )
-from tests.log.logs import DIRECTORY, SMALL, open_log, read_all
+from tests.log.logs import DIRECTORY, SMALL, batch, new_disk, open_log, read_all
 
 FIRST = "00000000000000000000"
 
@@ -85,6 +86,21 @@ def test_an_offset_beyond_the_range_of_a_segment_is_damage() -> None:
     repair(disk)
 
     assert findings(disk) == []
+
+
+@pytest.mark.parametrize("limit", [None, 2**40])
+@pytest.mark.parametrize(("base_offset", "is_sound"), [(2**31 + 8, True), (2**31 + 9, False)])
+def test_a_batch_must_also_end_in_the_range_of_its_segment(
+    base_offset: int, is_sound: bool, limit: int | None
+) -> None:
+    disk = new_disk()
+    file = disk.open(f"{DIRECTORY}/{10:020d}.log", create=True)
+    records = bytearray(batch(2))
+    records[:8] = base_offset.to_bytes(8, "big")
+    file.pwrite(records, 0)
+    (found,) = LogScan(file, file.size(), 10, limit)
+
+    assert isinstance(found, Damage) == (not is_sound)
 
 
 @pytest.mark.parametrize("tail", [b"\0" * 100, b"half a batch"])

@@ -136,12 +136,15 @@ class LogScan:
         if len(data) < length + LOG_OVERHEAD:
             return "the file ended while it was read"
         found = _batch(position, data) if magic == MAGIC else _message(position, magic, data)
-        limit = self._limit
-        if isinstance(found, Entry) and limit is not None and found.last_offset >= limit:
+        if isinstance(found, str):
+            return found
+        last_offset, limit = found.last_offset, self._limit
+        if limit is not None and last_offset >= limit:
             return (
-                f"a batch ends with offset {found.last_offset}, and the next segment begins"
-                f" with {limit}"
+                f"a batch ends with offset {last_offset}, and the next segment begins with {limit}"
             )
+        if last_offset >= self._end:
+            return f"a batch ends with offset {last_offset}, too far from the segment's base"
         return found
 
     def _find_behind(self, position: int) -> Entry | None:
