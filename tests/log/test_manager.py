@@ -10,6 +10,7 @@ from ottla.broker.log import checkpoints
 from ottla.broker.log.directories import LogDirError, UnusableLogDir
 from ottla.broker.log.log import Log
 from ottla.broker.log.manager import LogManager
+from ottla.broker.log.quarantine import DAMAGED_RANGES_FILE
 from ottla.config.types import LogConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.builder import build_batch
@@ -413,6 +414,22 @@ def test_one_unreadable_partition_does_not_stop_the_others() -> None:
     assert list(again.offline_partitions) == [("t", 1)]
     again.shutdown(1)
     assert kit.content("/data/.kafka_cleanshutdown") is None
+
+
+def test_a_file_of_damaged_ranges_that_cannot_be_read_is_told_beside_logs_that_cannot() -> None:
+    kit = Kit()
+    manager = kit.started()
+    for partition in (0, 1):
+        append(manager.create("t", partition, TOPIC_ID))
+    manager.shutdown(1)
+    kit.disk.open(f"/data/{DAMAGED_RANGES_FILE}", create=True).close()
+    kit.disk.inject("open", errno.EMFILE, path="/data/t-0/00000000000000000000.log")
+    kit.disk.inject("open", errno.EIO, path=DAMAGED_RANGES_FILE)
+    again = kit.started()
+
+    assert [(one.topic, one.partition) for one in again.logs] == [("t", 1)]
+    assert "Too many open files" in kit.events.fields("logs_not_loaded")["error"]
+    assert kit.events.fields("disk_call_refused")["errno"] == "EIO"
 
 
 def test_a_partition_created_again_has_no_records_of_one_that_could_not_be_opened() -> None:

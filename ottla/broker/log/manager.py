@@ -446,11 +446,10 @@ class LogManager:
         for log in opened.logs:
             log_dir.logs[log.topic, log.partition] = log
         self._logs.update(log_dir.logs)
-        unread = next(iter(opened.failed.values()), None)
         try:
             log_dir.restore_damaged_ranges(self._events)
         except OSError as error:
-            unread = unread or error
+            self.faults.failed(log_dir.path, Call.READ, error)
         if opened.failed:
             log_dir.sound = False
             self.offline_partitions.update((key, str(one)) for key, one in opened.failed.items())
@@ -459,10 +458,8 @@ class LogManager:
                 dir=log_dir.path,
                 logs=len(opened.failed),
                 partitions=[partition_name(*key) for key in opened.failed][:NAMES_TOLD_MAX],
-                error=str(unread),
+                error=str(next(iter(opened.failed.values()))),
             )
-        elif unread is not None:
-            self.faults.failed(log_dir.path, Call.READ, unread)
 
     def _take_offline(self, path: str) -> None:
         log_dir = self._log_dirs[path]
