@@ -139,7 +139,8 @@ class Broker:
     async def start(self) -> None:
         """Serves when it returns. Raises LogDirError, QuorumError or OSError, with a sentence."""
         try:
-            # A port that is taken must cost nothing: no file is written, no mark taken away.
+            # A port on which somebody listens must cost nothing: no file is written, no mark taken
+            # away. One that somebody has bound as we do, and no more, is found at the end.
             await self._bind()
             self.logs.prepare()
             quorum = self._make_quorum()

@@ -1,8 +1,9 @@
 """The sockets of a broker's listeners: taken before all else at a start, and served at its end.
 
-A port that somebody else has is found before anything was written to a disk. A socket that is bound
-and does not listen has its port, and nobody can connect to it: until `serve` clients are refused,
-and come again.
+A port on which somebody listens is found before anything was written to a disk. A socket that is
+bound and does not listen has its port, and nobody can connect to it: until `serve` clients are
+refused, and come again. Two brokers that start at once may both bind a port, for SO_REUSEADDR tells
+them apart no sooner than one listens: the other then learns of it in `serve`, with its logs open.
 """
 
 from __future__ import annotations
