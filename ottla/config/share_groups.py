@@ -97,7 +97,7 @@ class ShareGroupConfig(BaseModel):
 
     share_coordinator_cold_partition_snapshot_interval_ms: Int = key(
         300_000,
-        "How often an unchanged share partition is snapshot again.",
+        "Age from which a share partition's snapshot is copied, unless all are copies already.",
         at_least=1,
         internal=True,
     )

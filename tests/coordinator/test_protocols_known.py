@@ -64,7 +64,7 @@ def test_as_if_all_members_were_asked(seed: int) -> None:
         assert not group.supports_any([])
 
 
-def test_a_join_does_not_go_through_all_members() -> None:
+def test_a_join_that_is_refused_does_not_go_through_all_members() -> None:
     lone = Lone()
     group = lone.shard.groups["g"] = ConsumerGroup("g")
     for index in range(3):

@@ -88,7 +88,7 @@ class Model(RuleBasedStateMachine):
         if not found or not self.window.has_room(self.limits):
             return
         first, limits = found[0].first, self.limits
-        end_before = self.window.end
+        start_before, end_before = self.window.start, self.window.end
         acquired = self.window.acquire(
             member,
             found,
@@ -126,7 +126,8 @@ class Model(RuleBasedStateMachine):
         if exactly:
             assert len(offsets) <= records
         # A hole in the log makes room where it is passed over, and no other way is there.
-        is_full = end_before - self.window.start >= limits.record_locks
+        start = self.window.start if first > read_from else start_before
+        is_full = end_before - start >= limits.record_locks
         if is_full and first <= end_before:
             assert self.window.end == end_before
 

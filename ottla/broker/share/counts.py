@@ -24,7 +24,8 @@ class ShareCounts:
     acknowledged: dict[int, int] = field(default_factory=lambda: dict.fromkeys(ACKNOWLEDGEMENTS, 0))
     """By what members said of them, once that counts."""
     lock_timeouts: int = 0
-    """Records whose lock ended before anything was said of them."""
+    """Records whose lock ended before what was said of them was durable, if anything was; to renew
+    a lock says nothing of its records."""
     given_up: int = 0
     """Records that come to nobody any more, for they were delivered as often as is allowed."""
 
