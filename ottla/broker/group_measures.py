@@ -40,7 +40,7 @@ SHOWN_EVENTS = (
 )
 """Shown from the start, so that their first occurrence is an increase; others once there is one."""
 GROUPS_PER_TURN = 500
-"""Groups and members gone through before others get the loop: a millisecond at most."""
+"""Groups and members gone through before others get the loop: one to two milliseconds."""
 OFFSET_COUNTERS = {
     Counted.OFFSET_COMMIT: (
         "ottla_offset_commits_total",
