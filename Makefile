@@ -12,6 +12,7 @@ SWEEP ?= --nested
 
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -c 'import sys; sys.version_info < (3, 11) and sys.exit("Ottla needs Python 3.11: rm -r $(VENV), and make ... PYTHON=python3.11")'
 	$(BIN)/python -m pip install --quiet --editable '.[test]'
 	$(BIN)/python -m compileall -q ottla
 	touch $@

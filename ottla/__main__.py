@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -110,7 +111,10 @@ def _refuse(sentence: str, status: int) -> int:
 
 
 def _say(stream: TextIO, text: str) -> None:
-    print(text, file=stream)
+    try:
+        print(text, file=stream, flush=True)
+    except BrokenPipeError:  # who reads has seen enough; the interpreter must not try again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 if __name__ == "__main__":

@@ -68,6 +68,18 @@ class Measures:
             lambda: len(server.waiting_room),
         )
         registry.watch(
+            "ottla_throttles_total",
+            "Times that a client was made to wait, for it used more than a quota.",
+            lambda: metrics.throttles,
+            kind="counter",
+        )
+        registry.watch(
+            "ottla_throttle_seconds_total",
+            "Seconds that clients were made to wait.",
+            lambda: metrics.throttled_ms / 1000,
+            kind="counter",
+        )
+        registry.watch(
             "ottla_received_bytes_total",
             "Bytes received from clients.",
             lambda: metrics.received_bytes,

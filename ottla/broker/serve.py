@@ -115,7 +115,7 @@ async def _serve(loaded: Loaded) -> int:
     await broker.start()
     loop.add_signal_handler(signal.SIGUSR1, _show_state, broker)
     _tame_collector(broker)
-    _say_ready(broker, loaded)
+    say_ready(broker, loaded)
     _notify("READY=1")
     broker.failed.add_done_callback(lambda _: stop.set())
     await stop.wait()
@@ -149,9 +149,9 @@ def _tame_collector(broker: Broker) -> None:
     broker.scheduler.every("garbage-collection", COLLECTION_MS, collect)
 
 
-def _say_ready(broker: Broker, loaded: Loaded) -> None:
+def say_ready(broker: Broker, loaded: Loaded) -> None:
     """What a person wants to know at the start, in five lines."""
-    config = loaded.config
+    config, in_force = loaded.config, broker.rooms.config
     address = broker.bootstrap_servers
     data_dirs = ", ".join(map(os.path.abspath, config.data_dirs))
     told = ", ".join(str(one) for one in config.advertised.values()) or "the address they came by"
@@ -159,7 +159,7 @@ def _say_ready(broker: Broker, loaded: Loaded) -> None:
         f"ottla is ready on {', '.join(str(one) for one in broker.listeners)}; clients are told "
         f"{told}",
         f"  data        {data_dirs}  (cluster {broker.logs.cluster_id})",
-        f"  durability  {_durability(config.log_flush_interval_messages)}",
+        f"  durability  {_durability(in_force.log_flush_interval_messages)}",
     ]
     if broker.telemetry_port is not None:
         where = f"http://{config.ottla_telemetry_host}:{broker.telemetry_port}"

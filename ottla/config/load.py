@@ -36,11 +36,16 @@ class Loaded:
     """Where each setting that was given comes from, by dotted name."""
     without_effect: tuple[str, ...] = ()
     """Kafka's keys that were given and mean nothing here, sorted."""
+    foreign_variables: tuple[str, ...] = ()
+    """Variables of the environment that are called KAFKA_ and are no settings of a broker."""
 
     @property
     def notes(self) -> list[str]:
         """Sentences for the start."""
         notes = []
+        if self.foreign_variables:
+            names = ", ".join(self.foreign_variables)
+            notes.append(f"no settings of a broker: {names}; `ottla config` lists those that are")
         if self.without_effect:
             notes.append(f"accepted without effect: {', '.join(self.without_effect)}")
         if (factor := self.config.default_replication_factor) > 1:
@@ -75,7 +80,12 @@ def load(
     settings: dict[str, Setting] = {}
     if properties_file is not None:
         settings.update(_from_file(os.fspath(properties_file)))
-    settings.update(_from_environment(os.environ if environ is None else environ))
+    foreign = []
+    for name, setting in _from_environment(os.environ if environ is None else environ):
+        if _is_foreign(setting):
+            foreign.append(setting.origin)
+        else:
+            settings[name] = setting
     settings.update(_from_overrides(overrides))
     problems = [problem for setting in settings.values() for problem in _problems(setting)]
     if problems:
@@ -85,6 +95,7 @@ def load(
         config=BrokerConfig.assemble(Layers(static=static)),
         origins={setting.name: setting.origin for setting in settings.values()},
         without_effect=tuple(sorted(name for name in settings if not _acts(name))),
+        foreign_variables=tuple(foreign),
     )
 
 
@@ -176,6 +187,22 @@ def _problem_with_other_key(setting: Setting) -> str | None:
     near = catalogue.nearest(name, catalogue.broker_keys())
     hint = f" Did you mean {near}?" if near else ""
     return f"{shown}: no such key.{hint} `ottla config` lists them all."
+
+
+def _is_foreign(setting: Setting) -> bool:
+    """Whether a variable is somebody else's: a client beside us may have its own KAFKA_... in the
+    same environment. It is told, as a slip in a name must be; Kafka, too, only warns."""
+    if setting.name in acting_keys() or setting.name == "config.providers":
+        return False
+    from ottla.config import catalogue
+
+    _, name = catalogue.split_listener_prefix(setting.name)
+    return not (
+        name in catalogue.broker_keys()
+        or name in catalogue.REMOVED
+        or name.startswith(_PLUGIN_PREFIXES)
+        or catalogue.asks_for_protection(setting.name, setting.text)
+    )
 
 
 def _refusal(setting: Setting, reason: str, allowed: str) -> str:

@@ -56,7 +56,12 @@ class Broker:
             "group.consumer.heartbeat.interval.ms": HEARTBEAT_MS,
             **(config or {}),
         }
-        self._config = load(overrides=settings, environ={}).config
+        try:
+            self._config = load(overrides=settings, environ={}).config
+        except BaseException:
+            if self._own_dir is not None:
+                os.rmdir(self._own_dir)
+            raise
         self._running: RunningBroker | None = None
 
     @property

@@ -205,6 +205,8 @@ async def test_time_is_counted_for_every_request() -> None:
 
         assert 0 < answer.throttle_time_ms <= 1000
         assert calm.throttle_time_ms == 0
+        counted = broker.running.server.metrics
+        assert (counted.throttles, counted.throttled_ms) == (1, answer.throttle_time_ms)
 
 
 @pytest.mark.parametrize("is_metered", [False, True])

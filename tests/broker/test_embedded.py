@@ -16,6 +16,7 @@ import uvloop
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from ottla.broker.log.directories import LogDirError
+from ottla.config.types import ConfigError
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.testing.embedded import Broker, BrokerThread
@@ -107,6 +108,16 @@ async def test_a_start_that_fails_leaves_nothing(
         with pytest.raises(OSError, match="cannot listen on"):
             async with Broker(port=taken.getsockname()[1]):
                 pass
+
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_setting_that_is_refused_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(ConfigError, match="no such key"):
+        Broker(config={"num.partition": 3})
 
     assert os.listdir(tmp_path) == []
 

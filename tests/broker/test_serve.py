@@ -8,6 +8,11 @@ from pathlib import Path
 import pytest
 
 from ottla.broker import serve
+from ottla.client.connection import Connection
+from ottla.config.broker import BrokerConfig
+from ottla.config.load import Loaded
+from ottla.protocol.messages.configs import IncrementalAlterConfigsRequest
+from ottla.testing.embedded import Broker
 
 
 def test_a_taken_port_is_named_with_who_may_have_it_and_the_ways_out(
@@ -28,3 +33,34 @@ def test_a_taken_port_is_named_with_who_may_have_it_and_the_ways_out(
         " port: listeners=PLAINTEXT://localhost:9192.\n"
     )
     assert not (tmp_path / "data").exists()
+
+
+async def test_the_start_tells_the_durability_in_force_and_not_the_one_in_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A setting that was changed in the cluster goes before the file's."""
+    alter = IncrementalAlterConfigsRequest(
+        [
+            IncrementalAlterConfigsRequest.AlterConfigsResource(
+                resource_type=4,
+                resource_name="",
+                configs=[
+                    IncrementalAlterConfigsRequest.AlterableConfig(
+                        "log.flush.interval.messages", 0, "1000"
+                    )
+                ],
+            )
+        ]
+    )
+    broker = Broker(data_dir=tmp_path)
+    async with broker:
+        serve.say_ready(broker.running, Loaded(broker.running.rooms.config))
+        assert "what is acknowledged is on disk" in capsys.readouterr().out
+        host, _, port = broker.bootstrap_servers.rpartition(":")
+        client = await Connection.open(host, int(port))
+        answer = await client.request(alter, 1)
+        assert [one.error_code for one in answer.responses] == [0]
+        await client.close()
+    async with broker:
+        serve.say_ready(broker.running, Loaded(BrokerConfig()))
+        assert "up to 999 records may be lost" in capsys.readouterr().out

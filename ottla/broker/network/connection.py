@@ -181,6 +181,8 @@ class Connection(asyncio.BufferedProtocol):
         """Reads no more for a while: the client has used more than its quota."""
         if wait_ms <= 0:
             return
+        self._metrics.throttles += 1
+        self._metrics.throttled_ms += wait_ms
         self.pause()
         until_s = self._loop.time() + wait_ms / 1000
         if self._muted is not None:

@@ -41,6 +41,8 @@ class NetworkMetrics:
     received_bytes: int = 0
     sent_bytes: int = 0
     handler_errors: int = 0
+    throttles: int = 0
+    throttled_ms: int = 0
     closed_by_reason: dict[str, int] = field(default_factory=dict)
 
     def closed(self, reason: str) -> None:
