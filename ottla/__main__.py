@@ -26,7 +26,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "serve": Command("ottla.broker.serve:main", "Run a broker; needs no configuration."),
     "config": Command(
-        "ottla.broker.config_command:main", "Show every setting: value, origin, meaning."
+        "ottla.client.cli.config:main", "Show every setting: value, origin, meaning."
     ),
     "group": Command("ottla.client.cli.group:main", "Tell what happened to a group, and why."),
     "log": Command(

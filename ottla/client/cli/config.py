@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 import click
 
+from ottla.client.cli.running_config import Unanswered, ask_running
 from ottla.config.broker import BrokerConfig
-from ottla.config.catalogue import broker_keys
+from ottla.config.catalogue import broker_key, broker_keys
 from ottla.config.keys import Key, render
 from ottla.config.load import Loaded, load
 from ottla.config.topic import BROKER_KEY_OF, topic_defaults, topic_keys
@@ -20,6 +21,12 @@ from ottla.config.topic import BROKER_KEY_OF, topic_defaults, topic_keys
 HIDDEN = "(hidden)"
 NOT_FOUND = 1
 """The status when no key fits the pattern, as grep's."""
+UNAVAILABLE = 69
+"""EX_UNAVAILABLE of sysexits.h."""
+AT_A_START = (
+    "this is what a start would take. Settings that were changed while a broker ran go before it:"
+    " --bootstrap-server HOST:PORT shows them."
+)
 
 
 @dataclass(slots=True, frozen=True)
@@ -44,12 +51,19 @@ class Row:
 @click.option(
     "--override", "overrides", metavar="KEY=VALUE", multiple=True, help="Set one key; repeatable."
 )
+@click.option(
+    "--bootstrap-server",
+    "server",
+    metavar="HOST:PORT",
+    help="Ask a running broker what is in force there instead.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Write a JSON list.")
 @click.option("--all", "everything", is_flag=True, help="Show Kafka's internal keys too.")
 def command(
     pattern: str | None,
     file: str | None,
     overrides: tuple[str, ...],
+    server: str | None,
     as_json: bool,
     everything: bool,
 ) -> int:
@@ -61,8 +75,20 @@ def command(
     capitals with _ for a point: KAFKA_LOG_DIRS), --override. Kafka's keys that have no meaning
     here are accepted, and shown as such. Where the output is no terminal it is a
     server.properties with comments.
+
+    Shown is what a start would take. What was changed while the broker ran (kafka-configs.sh, or
+    a client's IncrementalAlterConfigs) is in the cluster's metadata and goes before it:
+    --bootstrap-server shows the settings in force with those changes, and the defaults that
+    topics have by them. What one topic, group or client has set for itself is shown by
+    kafka-configs.sh --describe.
     """
-    loaded = load(file, overrides)
+    if server is not None and (file is not None or overrides):
+        raise click.UsageError("--bootstrap-server asks a broker, which has its own settings")
+    try:
+        loaded = load(file, overrides) if server is None else ask_running(server)
+    except Unanswered as error:
+        click.echo(f"ottla: {error}", err=True)
+        return UNAVAILABLE
     known = list(_rows(loaded, everything))
     rows = [row for row in known if _matches(row.name, pattern)]
     if pattern is not None and not rows:
@@ -73,6 +99,8 @@ def command(
         _show_table(rows)
     elif rows:
         click.echo("\n".join(_properties(rows)))
+    if rows and server is None:
+        click.echo(f"ottla: {AT_A_START}", err=True)
     return 0 if rows else NOT_FOUND
 
 
@@ -87,8 +115,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _rows(loaded: Loaded, everything: bool) -> Iterator[Row]:
-    given = loaded.config.layers.static
-    for name, key in broker_keys().items():
+    given = loaded.config.layers.effective()
+    for name, key in _keys_shown(given).items():
         if key.internal and not everything and name not in given:
             continue
         origin = loaded.origins.get(name, "default")
@@ -98,6 +126,13 @@ def _rows(loaded: Loaded, everything: bool) -> Iterator[Row]:
     for name, key in sorted(topic_keys().items()):
         if not key.internal or everything:
             yield _row("topic", key, render(defaults[name]), _topic_origin(loaded.config, name))
+
+
+def _keys_shown(given: Mapping[str, str]) -> dict[str, Key]:
+    """Those of a server.properties, and of those that only a running broker has what is set."""
+    known = broker_keys()
+    others = ((name, broker_key(name)) for name in given if name not in known)
+    return {**known, **{name: key for name, key in others if key is not None}}
 
 
 def _row(scope: str, key: Key, value: str | None, origin: str) -> Row:

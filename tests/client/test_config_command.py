@@ -1,0 +1,84 @@
+"""`ottla config --bootstrap-server`: the settings in force in a running broker."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.__main__ import main
+from ottla.client.cli.running_config import BROKER_RESOURCE
+from ottla.client.connection import Connection
+from ottla.protocol.messages.configs import IncrementalAlterConfigsRequest as Request
+from ottla.testing.embedded import BrokerThread
+
+CaptureText = pytest.CaptureFixture[str]
+SET = 0
+MOVES = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+
+@pytest.fixture
+def broker() -> Iterator[BrokerThread]:
+    with BrokerThread(config={"num.partitions": 3}) as running:
+        yield running
+
+
+def _change(broker: BrokerThread, name: str, settings: dict[str, str]) -> None:
+    items = [Request.AlterableConfig(key, SET, value) for key, value in settings.items()]
+    request = Request([Request.AlterConfigsResource(BROKER_RESOURCE, name, items)])
+
+    async def ask() -> int:
+        host, _, port = broker.bootstrap_servers.rpartition(":")
+        connection = await Connection.open(host, int(port))
+        answer = await connection.request(request, 1)
+        await connection.close()
+        code: int = answer.responses[0].error_code
+        return code
+
+    assert broker.call(ask()) == 0
+
+
+def test_what_was_changed_at_run_time_is_shown_with_where(
+    broker: BrokerThread, capsys: CaptureText
+) -> None:
+    _change(broker, "", {"log.retention.ms": "5000", "log.cleanup.policy": "compact"})
+    _change(broker, "1", {"log.retention.ms": "6000", MOVES: "1000"})
+    arguments = ["config", "--json", "--bootstrap-server", broker.bootstrap_servers]
+    assert main(arguments) == 0
+    told = capsys.readouterr()
+    rows = {(row["scope"], row["name"]): row for row in json.loads(told.out)}
+
+    def shown(name: str, scope: str = "broker") -> tuple[str, str]:
+        return rows[scope, name]["value"], rows[scope, name]["origin"]
+
+    assert shown("log.retention.ms") == ("6000", "changed for this broker")
+    assert shown(MOVES) == ("1000", "changed for this broker")
+    assert shown("log.cleanup.policy") == ("compact", "changed for all brokers")
+    assert shown("num.partitions") == ("3", "start of the broker")
+    assert shown("message.max.bytes") == ("1048588", "default")
+    assert shown("retention.ms", "topic") == ("6000", "broker: log.retention.ms")
+    assert told.err == ""
+
+
+def test_without_it_the_changes_are_said_to_be_missing(capsys: CaptureText) -> None:
+    assert main(["config", "log.retention.ms"]) == 0
+
+    assert "--bootstrap-server HOST:PORT" in capsys.readouterr().err
+
+
+def test_nobody_there_and_what_is_no_address(capsys: CaptureText) -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        server = f"127.0.0.1:{bound.getsockname()[1]}"
+        assert main(["config", "--bootstrap-server", server]) == 69
+    assert f"ottla: no broker answers on {server}: " in capsys.readouterr().err
+    assert main(["config", "--bootstrap-server", "9092"]) == 69
+    assert "HOST:PORT" in capsys.readouterr().err
+
+
+def test_settings_of_a_start_are_not_mixed_with_a_brokers(capsys: CaptureText) -> None:
+    arguments = ["--bootstrap-server", "127.0.0.1:1", "--override", "num.partitions=3"]
+    assert main(["config", *arguments]) == 2
+    assert "has its own settings" in capsys.readouterr().err
