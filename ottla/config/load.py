@@ -100,8 +100,10 @@ def load(
 
 
 def _from_file(path: str) -> Iterator[tuple[str, Setting]]:
+    """The settings of a file of UTF-8 text. A byte order mark at its head, as editors on Windows
+    write it, is passed over; Java takes it for a part of the first key, and loses that setting."""
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8-sig") as file:
             text = file.read()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}.") from error

@@ -306,6 +306,16 @@ def test_plugins_and_listener_prefixes_are_accepted() -> None:
     )
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_bytes("\ufeffnum.partitions=3\nbroker.rack=\ufeffa\n".encode())
+    loaded = load(path, environ={})
+
+    assert loaded.config.num_partitions == 3
+    assert loaded.config.broker_rack == "\ufeffa"
+    assert loaded.origins["num.partitions"] == "server.properties:1"
+
+
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cannot be read: No such file"):
         load(tmp_path / "none")
