@@ -12,10 +12,12 @@ import errno
 import random
 import secrets
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from heapq import merge
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from ottla.broker.controller.activation import NewCluster, activate
@@ -30,6 +32,7 @@ from ottla.broker.handlers.context import Rooms
 from ottla.broker.handlers.coordinators import CoordinatorTopics
 from ottla.broker.handlers.producer_ids import ProducerIds
 from ottla.broker.handlers.served import build_table
+from ottla.broker.handlers.setting_history import SettingHistory
 from ottla.broker.handlers.topic_names import INTERNAL_TOPICS
 from ottla.broker.jobs import schedule_jobs
 from ottla.broker.log.log import Log
@@ -279,6 +282,7 @@ class Broker:
                 * MS_PER_S
             ),
             unreadable=UnreadableRanges(self._events),
+            setting_history=SettingHistory(self._clock, self._events),
         )
 
     def _make_groups(self) -> GroupCoordinator:
@@ -429,7 +433,7 @@ class Broker:
         pages = Pages(
             lines=self.measures.registry.lines,
             unready=readiness.unready,
-            happened=self.rooms.groups.history.told_of,
+            happened=self._happened,
         )
         try:
             await telemetry.serve(pages)
@@ -437,6 +441,12 @@ class Broker:
             self._telemetry = self.telemetry_port = None
             await telemetry.stop()
             self._do_without_telemetry(error)
+
+    def _happened(self, group_id: str | None) -> Iterator[Mapping[str, Any]]:
+        """What is told of a group, or of all groups and settings, by its time."""
+        groups, settings = self.rooms.groups.history, self.rooms.setting_history
+        both = groups.told_of(group_id), settings.told_of(group_id)
+        return merge(*both, key=itemgetter("wall_ms"))
 
     def _do_without_telemetry(self, error: OSError) -> None:
         """Raises OSError, with what to do, if somebody asked for just this port."""

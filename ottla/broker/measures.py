@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ottla.broker.controller.setting_changes import RESOURCES
 from ottla.broker.group_measures import watch_groups, watch_shares
 from ottla.broker.handlers.context import Rooms
 from ottla.broker.handlers.table import LATENCY_BUCKETS_S
@@ -169,11 +170,22 @@ class Measures:
             "Last offset of the metadata log that is in force.",
             lambda: rooms.image.offset,
         )
+        registry.watch(
+            "ottla_setting_changes_total",
+            "Settings that clients changed, by what they belong to; /events tells who and what.",
+            self._setting_changes,
+            kind="counter",
+        )
 
     def _latencies(self) -> Iterable[HistogramSample]:
         for entry in self._server.table.values():
             if entry.requests:
                 yield {"api": entry.api.key.name}, entry.buckets, entry.seconds
+
+    def _setting_changes(self) -> Iterable[Sample]:
+        counts = self._rooms.setting_history.counts
+        for resource in RESOURCES:
+            yield {"resource": resource}, counts[resource]
 
     def _damaged(self) -> Iterable[Sample]:
         for log in self._rooms.logs.logs:

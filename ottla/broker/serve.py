@@ -17,11 +17,14 @@ import click
 
 from ottla.broker.broker import Broker
 from ottla.broker.faults import EXIT_STATUS, StorageLost
+from ottla.broker.handlers.topic_names import INTERNAL_TOPICS
 from ottla.broker.log.directories import LogDirError, UnusableLogDir
+from ottla.broker.metadata.image import TOPIC_RESOURCE
 from ottla.broker.metadata.records import MetadataError
 from ottla.broker.ports import Events
 from ottla.broker.quorum.raft import QuorumError
 from ottla.broker.telemetry.logs import open_log
+from ottla.config.cautions import cautions
 from ottla.config.load import Loaded, load
 from ottla.config.types import LONG_MAX
 from ottla.protocol.errors import KafkaError
@@ -165,8 +168,19 @@ def say_ready(broker: Broker, loaded: Loaded) -> None:
         where = f"http://{config.ottla_telemetry_host}:{broker.telemetry_port}"
         lines.append(f"  metrics     {where}/metrics, /livez, /readyz")
     lines.append(f"  try         echo hello | kcat -b {address} -P -t greetings")
-    lines += [f"  note        {note}" for note in loaded.notes]
+    lines += [f"  note        {note}" for note in [*loaded.notes, *_cautions(broker)]]
     click.echo("\n".join(lines))
+
+
+def _cautions(broker: Broker) -> list[str]:
+    """Of the settings in force, those that were made while a broker ran included."""
+    image = broker.quorum.image
+    own = {
+        topic: image.configs.get(TOPIC_RESOURCE, topic)
+        for topic in image.topics.by_name
+        if topic not in INTERNAL_TOPICS
+    }
+    return cautions(broker.rooms.config, own)
 
 
 def _durability(flush_messages: int) -> str:

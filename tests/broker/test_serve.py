@@ -12,6 +12,8 @@ from ottla.client.connection import Connection
 from ottla.config.broker import BrokerConfig
 from ottla.config.load import Loaded
 from ottla.protocol.messages.configs import IncrementalAlterConfigsRequest
+from ottla.protocol.messages.groups import FindCoordinatorRequest
+from ottla.protocol.messages.topics import CreateTopicsRequest
 from ottla.testing.embedded import Broker
 
 
@@ -64,3 +66,26 @@ async def test_the_start_tells_the_durability_in_force_and_not_the_one_in_the_fi
     async with broker:
         serve.say_ready(broker.running, Loaded(BrokerConfig()))
         assert "up to 999 records may be lost" in capsys.readouterr().out
+
+
+async def test_the_start_says_which_settings_do_less_than_they_promise(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Those of topics, too, which no file names; the coordinators' own topics are our affair."""
+    setting = CreateTopicsRequest.CreatableTopicConfig("cleanup.policy", "compact")
+    topic = CreateTopicsRequest.CreatableTopic("t", 1, 1, [], [setting])
+    internal = FindCoordinatorRequest(coordinator_keys=["g"])
+    async with Broker(config={"min.insync.replicas": 2}) as broker:
+        host, _, port = broker.bootstrap_servers.rpartition(":")
+        client = await Connection.open(host, int(port))
+        for request, version in ((CreateTopicsRequest([topic]), 7), (internal, 4)):
+            await client.request(request, version)
+        await client.close()
+        assert "__consumer_offsets" in broker.running.rooms.image.topics.by_name
+        capsys.readouterr()
+        serve.say_ready(broker.running, Loaded(broker.running.rooms.config))
+
+    notes = [line for line in capsys.readouterr().out.splitlines() if "  note  " in line]
+    policy, least = notes
+    assert "cleanup.policy of topic t: logs are not compacted yet" in policy
+    assert "min.insync.replicas=2: " in least

@@ -24,6 +24,7 @@ from ottla.broker.handlers.context import Rooms, Session
 from ottla.broker.handlers.coordinators import CoordinatorTopics
 from ottla.broker.handlers.producer_ids import ProducerIds
 from ottla.broker.handlers.served import HANDLERS
+from ottla.broker.handlers.setting_history import SettingHistory
 from ottla.broker.log.log import Log
 from ottla.broker.log.manager import LogManager
 from ottla.broker.log.unreadable import UnreadableRanges
@@ -145,6 +146,7 @@ class House:
             coordinator_topics=CoordinatorTopics(),
             mutation_quotas=MutationQuotas(11_000),
             unreadable=UnreadableRanges(self.events),
+            setting_history=SettingHistory(self._clock, self.events),
         )
         self.session = Session(self.rooms, LISTENER, "127.0.0.1", 9092, "127.0.0.1:50000")
         await quorum.start()

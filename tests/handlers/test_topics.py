@@ -328,11 +328,9 @@ async def test_what_was_created_and_deleted_is_told(house: House) -> None:
     await house.create("t", partitions=2)
     await house.ask(DeleteTopicsRequest([], ["t", "nosuch"], 5000), 5)
 
-    client_id = house.session.client_id
-    assert house.events.named("topic_created") == [
-        {"topic": "t", "partitions": 2, "client_id": client_id}
-    ]
-    assert house.events.named("topic_deleted") == [{"topic": "t", "client_id": client_id}]
+    who = {"client_id": house.session.client_id, "address": house.session.peer}
+    assert house.events.named("topic_created") == [{"topic": "t", "partitions": 2, **who}]
+    assert house.events.named("topic_deleted") == [{"topic": "t", **who}]
 
 
 async def test_a_deletion_with_a_timeout_of_0_happens(house: House) -> None:

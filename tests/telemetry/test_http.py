@@ -175,3 +175,13 @@ async def test_events_come_a_line_each_of_all_groups_or_of_one() -> None:
     assert [json.loads(line) for line in everything.splitlines()] == HAPPENED
     assert [json.loads(line) for line in one.splitlines()] == HAPPENED[:1]
     assert none == ""
+
+
+async def test_the_root_tells_which_pages_there_are() -> None:
+    async with serving() as port:
+        _, _, index = await get(port, "/")
+        pages = [line.split()[0] for line in index.splitlines()]
+        found = [(await get(port, page))[0] for page in pages]
+
+    assert pages == ["/metrics", "/events", "/livez", "/readyz"]
+    assert found == [200] * 4

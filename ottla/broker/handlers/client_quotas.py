@@ -6,6 +6,7 @@ import asyncio
 
 from ottla.broker.controller import client_quotas as quota_commands
 from ottla.broker.handlers.context import Session
+from ottla.broker.handlers.setting_history import change_settings
 from ottla.protocol.messages.quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -26,8 +27,8 @@ async def handle_alter_client_quotas(
 ) -> AlterClientQuotasResponse:
     """In force when it is answered; each entity is changed or refused on its own."""
     hosts = [name for name in quota_commands.host_names(request) if await _has_address(name)]
-    return await session.rooms.quorum.submit(
-        lambda image: quota_commands.alter_client_quotas(image, request, hosts=hosts)
+    return await change_settings(
+        session, lambda image: quota_commands.alter_client_quotas(image, request, hosts=hosts)
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from ottla.broker.controller import configs as config_commands
 from ottla.broker.controller.names import topic_name_fault
 from ottla.broker.handlers.context import Rooms, Session
+from ottla.broker.handlers.setting_history import change_settings
 from ottla.broker.metadata.image import (
     ALL_BROKERS,
     BROKER_LOGGER_RESOURCE,
@@ -69,8 +70,9 @@ async def handle_alter_configs(
 ) -> AlterConfigsResponse:
     """Replaces all settings of each resource."""
     rooms = session.rooms
-    return await rooms.quorum.submit(
-        lambda image: config_commands.alter_configs(image, request, config=rooms.config)
+    return await change_settings(
+        session,
+        lambda image: config_commands.alter_configs(image, request, config=rooms.config),
     )
 
 
@@ -79,8 +81,11 @@ async def handle_incremental_alter_configs(
 ) -> IncrementalAlterConfigsResponse:
     """Changes single settings of each resource."""
     rooms = session.rooms
-    return await rooms.quorum.submit(
-        lambda image: config_commands.incremental_alter_configs(image, request, config=rooms.config)
+    return await change_settings(
+        session,
+        lambda image: config_commands.incremental_alter_configs(
+            image, request, config=rooms.config
+        ),
     )
 
 

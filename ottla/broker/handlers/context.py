@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ottla.broker.handlers.auto_create import AutoCreation
     from ottla.broker.handlers.coordinators import CoordinatorTopics
     from ottla.broker.handlers.producer_ids import ProducerIds
+    from ottla.broker.handlers.setting_history import SettingHistory
     from ottla.broker.log.manager import LogManager
     from ottla.broker.log.unreadable import UnreadableRanges
     from ottla.broker.metadata.image import MetadataImage
@@ -46,6 +47,7 @@ class Rooms:
     coordinator_topics: CoordinatorTopics
     mutation_quotas: MutationQuotas
     unreadable: UnreadableRanges
+    setting_history: SettingHistory
 
     @property
     def image(self) -> MetadataImage:

@@ -10,13 +10,14 @@ is told to wait is not read from meanwhile, which `network/server.py` sees to.
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ottla.broker.controller import partitions as partition_commands
 from ottla.broker.controller import topics as topic_commands
 from ottla.broker.controller.mutation_quotas import Charge, Mutations, nobody_pays
 from ottla.broker.controller.quota_accounts import ANONYMOUS
 from ottla.broker.handlers.context import Rooms, Session
+from ottla.config.cautions import caution_of
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.topics import (
     CreatePartitionsRequest,
@@ -51,14 +52,7 @@ async def handle_create_topics(
     taken = mutations(rooms, session.client_id, is_strict=version >= CREATE_REFUSED_SINCE_VERSION)
     response = await create_topics(rooms, request, charge_of(taken))
     if not request.validate_only:
-        for topic in response.topics:
-            if not topic.error_code:
-                rooms.events.info(
-                    "topic_created",
-                    topic=topic.name,
-                    partitions=topic.num_partitions,
-                    client_id=session.client_id,
-                )
+        _tell_created(session, request, response)
     if request.timeout_ms <= 0:
         response.topics = [
             topic if topic.error_code else CreatedTopic(topic.name, ZERO_UUID, TIMED_OUT, None)
@@ -108,7 +102,7 @@ async def handle_delete_topics(
         return _deletion_refused(request, version, error)
     for topic in response.responses:
         if not topic.error_code:
-            rooms.events.info("topic_deleted", topic=topic.name, client_id=session.client_id)
+            rooms.events.info("topic_deleted", topic=topic.name, **_asker(session))
     if request.timeout_ms <= 0:
         response.responses = [
             topic if topic.error_code else DeletedTopic(topic.name, topic.topic_id, TIMED_OUT)
@@ -128,12 +122,47 @@ async def handle_create_partitions(
             image, request, rng=rooms.rng, charge=charge_of(taken)
         )
     )
+    if not request.validate_only:
+        counts = {topic.name: topic.count for topic in request.topics}
+        for grown in response.results:
+            if not grown.error_code:
+                rooms.events.info(
+                    "topic_grown",
+                    topic=grown.name,
+                    partitions=counts[grown.name],
+                    **_asker(session),
+                )
     if request.timeout_ms <= 0:
         response.results = [
             topic if topic.error_code else GrownTopic(topic.name, TIMED_OUT)
             for topic in response.results
         ]
     return _throttled(rooms, response, taken)
+
+
+def _tell_created(
+    session: Session, request: CreateTopicsRequest, response: CreateTopicsResponse
+) -> None:
+    """Each with what was set for it; a setting of little use makes a warning of it."""
+    asked = {topic.name: topic for topic in request.topics}
+    for topic in response.topics:
+        if topic.error_code:
+            continue
+        fields: dict[str, Any] = {"topic": topic.name, "partitions": topic.num_partitions}
+        settings = {one.name: one.value or "" for one in asked[topic.name].configs}
+        if settings:
+            fields["settings"] = settings
+        found = ((name, caution_of(name, value)) for name, value in settings.items())
+        cautions = {name: caution for name, caution in found if caution is not None}
+        if cautions:
+            fields["cautions"] = cautions
+        events = session.rooms.events
+        write = events.warning if cautions else events.info
+        write("topic_created", **fields, **_asker(session))
+
+
+def _asker(session: Session) -> dict[str, str | None]:
+    return {"client_id": session.client_id, "address": session.peer}
 
 
 def _throttled(rooms: Rooms, response: Answer, taken: Mutations | None) -> Answer:

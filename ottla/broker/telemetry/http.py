@@ -1,7 +1,7 @@
 """/metrics, /livez, /readyz and /events: just enough HTTP/1.1 for scrapers, probes and people.
 
-/events tells what the coordinators did to their groups and why, one JSON object a line, the oldest
-first; /events?group=NAME tells it of one.
+/events tells what the coordinators did to their groups and why, and who changed which setting, one
+JSON object a line, the oldest first; /events?group=NAME tells what concerns that group.
 
 One request a connection, GET and HEAD only. What a peer may cost is bounded: the size of its
 request, the time it takes to send it and to read the answer, and the number of connections.
@@ -33,6 +33,11 @@ LINES_PER_TURN = 500
 """Lines made before others get the loop: well under a millisecond. Where a line takes long itself,
 there are pauses before it."""
 
+INDEX = b"""/metrics  for Prometheus
+/events   what happened to groups, and who changed which setting; /events?group=NAME of one group
+/livez    200 if the process lives
+/readyz   200 if the broker can serve, else 503 and why it cannot
+"""
 EVENTS_TYPE = "application/x-ndjson; charset=utf-8"
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 TEXT_TYPE = "text/plain; charset=utf-8"
@@ -46,7 +51,7 @@ class Answer:
 
 
 class Pages(NamedTuple):
-    """What is shown: `lines` gives the metrics page, `happened` the events of a group, or of all.
+    """What is shown: `lines` gives the metrics page, `happened` the events of a group, or all.
     `unready` says why the broker cannot serve now, None if it can."""
 
     lines: Callable[[], Iterator[str]]
@@ -140,6 +145,8 @@ class TelemetryServer:
     async def _page(self, pages: Pages, path: bytes, query: bytes) -> Answer:
         if path == b"/metrics":
             return Answer(HTTPStatus.OK, await _page_of(pages.lines()), METRICS_TYPE)
+        if path == b"/":
+            return Answer(HTTPStatus.OK, INDEX)
         if path == b"/livez":
             return _text(HTTPStatus.OK)
         if path == b"/readyz":

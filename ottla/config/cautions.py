@@ -1,0 +1,92 @@
+"""Settings that are taken and do not do what their names promise: said at the start, and when set.
+
+Two settings that act have values that do not: logs are not compacted yet; and a minimum of in-sync
+replicas is never more than a partition's replicas, in Kafka neither, of which a single node has
+one. Kafka's keys that have no meaning here at all are the third case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from ottla.config.broker import BrokerConfig
+from ottla.config.catalogue import broker_key
+from ottla.config.keys import Value, render
+from ottla.config.topic import BROKER_KEY_OF, topic_defaults, topic_keys
+
+NO_EFFECT = "accepted without effect"
+NAMED_MAX = 3
+"""Topics that a sentence of the start names; of the others it says how many there are."""
+
+
+class _Promise(NamedTuple):
+    """A topic key that has values which do less than they say, and what there is to say then."""
+
+    is_empty: Callable[[Value], bool]
+    sentence: str
+
+
+def _is_compact(value: Value) -> bool:
+    return isinstance(value, tuple) and "compact" in value
+
+
+def _is_many(value: Value) -> bool:
+    return isinstance(value, int) and value > 1
+
+
+_PROMISES = {
+    "cleanup.policy": _Promise(
+        _is_compact,
+        "logs are not compacted yet; records stay, or go by retention where delete is set, too",
+    ),
+    "min.insync.replicas": _Promise(
+        _is_many,
+        "no more than the replicas that there are, as in Kafka: on a single node acks=all waits"
+        " for one",
+    ),
+}
+_TOPIC_KEY_OF = {BROKER_KEY_OF[name]: name for name in _PROMISES}
+
+
+def caution_of(name: str, text: str) -> str | None:
+    """What who sets a topic's or a broker's setting to this (valid) text should know, if anything.
+
+    The two have no key of one name that means different things.
+    """
+    key = topic_keys().get(name) or broker_key(name)
+    if key is None:
+        return None
+    promise = _PROMISES.get(_TOPIC_KEY_OF.get(name, name))
+    if promise is not None:
+        return promise.sentence if promise.is_empty(key.parse(text)) else None
+    return None if key.acts else NO_EFFECT
+
+
+def cautions(config: BrokerConfig, topics: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Sentences for the start, by the settings in force. `topics` are what each topic has set for
+    itself."""
+    defaults = topic_defaults(config)
+    sentences = []
+    for name, promise in _PROMISES.items():
+        places = []
+        if promise.is_empty(defaults[name]):
+            places.append(f"{BROKER_KEY_OF[name]}={render(defaults[name])}")
+        key = topic_keys()[name]
+        own = [
+            topic
+            for topic, settings in topics.items()
+            if name in settings and promise.is_empty(key.parse(settings[name]))
+        ]
+        if own:
+            places.append(f"{name} of {_shown(sorted(own))}")
+        if places:
+            sentences.append(f"{', '.join(places)}: {promise.sentence}")
+    return sentences
+
+
+def _shown(topics: list[str]) -> str:
+    more = len(topics) - NAMED_MAX
+    noun = "topic" if len(topics) == 1 else "topics"
+    named = ", ".join(topics[:NAMED_MAX])
+    return f"{noun} {named} and {more} more" if more > 0 else f"{noun} {named}"

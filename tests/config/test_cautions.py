@@ -1,0 +1,64 @@
+"""What a start says of settings that do less than their names promise."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.config.broker import BrokerConfig, Layers
+from ottla.config.cautions import NO_EFFECT, caution_of, cautions
+
+
+def _config(**settings: str) -> BrokerConfig:
+    static = {name.replace("_", "."): value for name, value in settings.items()}
+    return BrokerConfig.assemble(Layers(static=static))
+
+
+def test_there_is_nothing_to_say_of_kafkas_defaults() -> None:
+    assert cautions(_config(), {"t": {"retention.ms": "5", "cleanup.policy": "delete"}}) == []
+
+
+def test_a_default_and_topics_are_one_sentence() -> None:
+    compact = {"cleanup.policy": "compact"}
+    topics = dict.fromkeys(("d", "c", "b", "a"), compact)
+    (sentence,) = cautions(_config(log_cleanup_policy="compact,delete"), topics)
+
+    assert sentence.startswith(
+        "log.cleanup.policy=compact,delete, cleanup.policy of topics a, b, c and 1 more:"
+        " logs are not compacted yet"
+    )
+
+
+def test_a_minimum_of_replicas_that_cannot_be_is_said() -> None:
+    (by_default,) = cautions(_config(min_insync_replicas="2"), {})
+    (by_topic,) = cautions(_config(), {"t": {"min.insync.replicas": "3"}})
+
+    assert by_default.startswith("min.insync.replicas=2: no more than the replicas that there are")
+    assert by_topic.startswith("min.insync.replicas of topic t: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("retention.ms", "5"),
+        ("min.insync.replicas", "1"),
+        ("log.cleanup.policy", "delete"),
+        ("what.nobody.knows", "5"),
+    ],
+)
+def test_what_acts_as_it_says_needs_no_word(name: str, text: str) -> None:
+    assert caution_of(name, text) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("cleanup.policy", "delete, compact", "not compacted"),
+        ("log.cleanup.policy", "compact", "not compacted"),
+        ("min.insync.replicas", " 2 ", "acks=all"),
+        ("delete.retention.ms", "5", NO_EFFECT),
+        ("log.cleaner.threads", "2", NO_EFFECT),
+        ("num.network.threads", "2", NO_EFFECT),
+    ],
+)
+def test_what_does_less_has_one(name: str, text: str, said: str) -> None:
+    assert said in str(caution_of(name, text))
