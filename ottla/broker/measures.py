@@ -11,6 +11,7 @@ from ottla.broker.controller.setting_changes import RESOURCES
 from ottla.broker.group_measures import watch_groups, watch_shares
 from ottla.broker.handlers.context import Rooms
 from ottla.broker.handlers.table import LATENCY_BUCKETS_S
+from ottla.broker.network.refusals import REASONS
 from ottla.broker.network.server import Server
 from ottla.broker.telemetry.lag import LoopLag, Timers
 from ottla.broker.telemetry.metrics import SECONDS, HistogramSample, Registry, Sample
@@ -53,13 +54,19 @@ class Measures:
         registry.watch("ottla_connections", "Open connections.", lambda: len(server.connections))
         registry.watch(
             "ottla_connections_accepted_total",
-            "Connections accepted.",
+            "Connections taken in; those that a limit turns away are not.",
             lambda: metrics.accepted,
             kind="counter",
         )
         registry.watch(
+            "ottla_connections_refused_total",
+            "Connections that came and were not taken in, by what limits them.",
+            self._refused,
+            kind="counter",
+        )
+        registry.watch(
             "ottla_connections_closed_total",
-            "Connections that the broker ended, by reason.",
+            "Connections taken in that the broker ended, by reason.",
             lambda: [({"reason": why}, n) for why, n in metrics.closed_by_reason.items()],
             kind="counter",
         )
@@ -181,6 +188,11 @@ class Measures:
         for entry in self._server.table.values():
             if entry.requests:
                 yield {"api": entry.api.key.name}, entry.buckets, entry.seconds
+
+    def _refused(self) -> Iterable[Sample]:
+        counts = self._server.refusals.counts
+        for limit in dict.fromkeys((*REASONS, *counts)):
+            yield {"limit": limit}, counts[limit]
 
     def _setting_changes(self) -> Iterable[Sample]:
         counts = self._rooms.setting_history.counts

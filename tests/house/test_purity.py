@@ -37,6 +37,7 @@ PURE = {
     "ottla/broker/controller": WORLD,
     "ottla/broker/network/connection_rates.py": WORLD,
     "ottla/broker/network/quotas.py": WORLD,
+    "ottla/broker/network/refusals.py": WORLD,
     "ottla/broker/coordinator": WORLD,
     "ottla/broker/replication": WORLD,
     "ottla/broker/share": WORLD,

@@ -21,6 +21,7 @@ from ottla.broker.handlers.answers import NO_ANSWER, CloseConnection, Pending
 from ottla.broker.handlers.context import Session
 from ottla.broker.network.outbox import Outbox
 from ottla.broker.network.pins import pinned_files, unpin
+from ottla.broker.network.refusals import DESCRIPTORS
 from ottla.protocol.api import ApiKey
 from ottla.protocol.connection import ServerConnection
 from ottla.protocol.errors import ProtocolError
@@ -115,18 +116,19 @@ class Connection(asyncio.BufferedProtocol):
         if not self._endpoint.admit(self, self._transport):
             return
         sock = transport.get_extra_info("socket")
+        peer = transport.get_extra_info("peername") or ("?", 0)
         try:
             descriptor = socket.dup(sock.fileno())
         except OSError:  # no descriptor is left
-            self._metrics.closed("no_descriptor")
+            self._endpoint.turned_away(DESCRIPTORS, str(peer[0]))
             self._transport.abort()
             return
+        self._metrics.accepted += 1
         own = socket.socket(sock.family, sock.type, sock.proto, fileno=descriptor)
         own.setblocking(False)
         _tune(own, self._endpoint)
         self._meter = self._endpoint.new_meter()
         local = own.getsockname()
-        peer = transport.get_extra_info("peername") or ("?", 0)
         self._session = Session(
             rooms=self._endpoint.rooms,
             listener_name=self._endpoint.listener_name,

@@ -20,12 +20,18 @@ from ottla.broker.handlers.context import Rooms
 from ottla.broker.handlers.table import Entry
 from ottla.broker.metadata.image import QuotaEntity
 from ottla.broker.network.connection import Connection
-from ottla.broker.network.connection_rates import ConnectionRates
+from ottla.broker.network.connection_rates import CREATION_RATE, ConnectionRates
 from ottla.broker.network.lane import Lane
 from ottla.broker.network.listening import Listening
 from ottla.broker.network.metering import Meter
 from ottla.broker.network.outbox import PageCache, TurnEnd
 from ottla.broker.network.quotas import ClientQuotas
+from ottla.broker.network.refusals import (
+    MAX_CONNECTIONS,
+    MAX_CONNECTIONS_PER_IP,
+    Refusals,
+    Refused,
+)
 from ottla.broker.network.waiting_room import WAITING_MAX, WaitingRoom
 from ottla.broker.ports import Events
 from ottla.protocol.api import ApiKey
@@ -37,7 +43,6 @@ class NetworkMetrics:
     """Counters of all connections; read by telemetry."""
 
     accepted: int = 0
-    refused: int = 0
     received_bytes: int = 0
     sent_bytes: int = 0
     handler_errors: int = 0
@@ -97,6 +102,9 @@ class Endpoint:
     def new_meter(self) -> Meter | None:
         return self.server.new_meter()
 
+    def turned_away(self, reason: str, address: str) -> None:
+        self.server.turned_away(reason, address)
+
     def forget(self, connection: Connection, held_bytes: int) -> None:
         self.server.forget(connection, held_bytes)
 
@@ -104,7 +112,6 @@ class Endpoint:
         self.server.held_bytes += delta_bytes
 
     def refused(self, connection: Connection, reason: str) -> None:
-        self.metrics.refused += 1
         self.server.events.info(
             "connection_closed", peer=connection.peer, listener=self.listener_name, reason=reason
         )
@@ -197,6 +204,7 @@ class Server:
         self.connection_rates = ConnectionRates(
             window_ms=limits.quota_window_ms, window_count=limits.quota_window_count
         )
+        self.refusals = Refusals()
         self.waiting_room = WaitingRoom(self.loop, most=limits.waiting_max)
         self.held_bytes = 0
         self.stopping = False
@@ -280,24 +288,27 @@ class Server:
             transport.abort()
             return False
         if len(self._connections) >= self.limits.max_connections:
-            self.metrics.closed("max_connections")
+            self.turned_away(MAX_CONNECTIONS, address)
             transport.abort()
             return False
         if self.connection_rates.enabled:
             wait_ms = self.connection_rates.take(address, self.rooms.clock.monotonic_ms())
             if wait_ms:
-                self.metrics.closed("connection_creation_rate")
+                self.turned_away(CREATION_RATE, address)
                 self.waiting_room.hold(transport, wait_ms)
                 return False
         count = self._per_address.get(address, 0)
         if count >= self.limits.max_connections_per_ip:
-            self.metrics.closed("max_connections_per_ip")
+            self.turned_away(MAX_CONNECTIONS_PER_IP, address)
             transport.abort()
             return False
         self._per_address[address] = count + 1
         self._connections[connection] = address
-        self.metrics.accepted += 1
         return True
+
+    def turned_away(self, reason: str, address: str) -> None:
+        """Counts a connection that is not served, and tells of it unless it is one of many."""
+        self._tell_refused(self.refusals.add(reason, address, self._now_ms()))
 
     def forget(self, connection: Connection, held_bytes: int) -> None:
         self.held_bytes -= held_bytes
@@ -317,6 +328,8 @@ class Server:
             self.quotas.forget_idle(self.rooms.clock.monotonic_ms())
         if self.connection_rates.enabled:
             self.connection_rates.forget_full(self.rooms.clock.monotonic_ms())
+        for refused in self.refusals.due(self._now_ms()):
+            self._tell_refused(refused)
         idle_s = self.limits.idle_ms / 1000 if self.limits.idle_ms >= 0 else float("inf")
         for connection in self.connections:
             if connection.overdue(now_s):
@@ -329,6 +342,13 @@ class Server:
                 connection.rest(now_s)
         if 0 <= self.limits.held_bytes_max < self.held_bytes:
             self._shed()
+
+    def _now_ms(self) -> int:
+        return int(self.loop.time() * 1000)
+
+    def _tell_refused(self, refused: Refused | None) -> None:
+        if refused is not None:
+            self.events.warning("connections_refused", **refused._asdict())
 
     async def _find(self, host: str) -> None:
         """The addresses of a host that a quota is set for."""
