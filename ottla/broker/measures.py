@@ -5,9 +5,12 @@ Nothing is counted here; every value is read from its room when the page is aske
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterable
 
+from ottla import __version__
 from ottla.broker.controller.setting_changes import RESOURCES
+from ottla.broker.group_lag import watch_lag
 from ottla.broker.group_measures import watch_groups, watch_shares
 from ottla.broker.handlers.context import Rooms
 from ottla.broker.handlers.table import LATENCY_BUCKETS_S
@@ -15,6 +18,7 @@ from ottla.broker.network.refusals import REASONS
 from ottla.broker.network.server import Server
 from ottla.broker.telemetry.lag import LoopLag, Timers
 from ottla.broker.telemetry.metrics import SECONDS, HistogramSample, Registry, Sample
+from ottla.broker.telemetry.process import watch_process
 
 
 class Measures:
@@ -30,11 +34,16 @@ class Measures:
                 "ottla_loop_lag_seconds", "How late the event loop runs its timers.", SECONDS
             ),
         )
+        self.registry.watch(
+            "ottla_build_info", "1, with the version of the broker.", self._build_info
+        )
         self._watch_network()
         self._watch_partitions()
         self._watch_disks()
         watch_groups(self.registry, rooms)
         watch_shares(self.registry, rooms)
+        watch_lag(self.registry, rooms)
+        watch_process(self.registry)
 
     def start(self) -> None:
         self._lag.start()
@@ -118,6 +127,11 @@ class Measures:
     def _watch_partitions(self) -> None:
         registry, replicas = self.registry, self._rooms.replicas
         registry.watch(
+            "ottla_log_start_offset",
+            "First offset that can be read, by partition.",
+            lambda: self._by_partition("log_start_offset"),
+        )
+        registry.watch(
             "ottla_log_end_offset",
             "Next offset to be written, by partition.",
             lambda: self._by_partition("log_end_offset"),
@@ -183,6 +197,9 @@ class Measures:
             self._setting_changes,
             kind="counter",
         )
+
+    def _build_info(self) -> Iterable[Sample]:
+        yield {"version": __version__, "python": platform.python_version()}, 1
 
     def _latencies(self) -> Iterable[HistogramSample]:
         for entry in self._server.table.values():

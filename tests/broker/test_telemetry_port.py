@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
 import socket
 from collections.abc import Iterator
@@ -11,7 +13,10 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.broker import Broker as RunningBroker
+from ottla.broker.coordinator.outcome import Told
+from ottla.broker.metadata.image import GROUP_RESOURCE
 from ottla.config.load import load
+from ottla.protocol.messages.configs import IncrementalAlterConfigsRequest
 from ottla.testing.embedded import Broker
 from tests.broker.small_client import client_of
 from tests.log.events import RecordedEvents
@@ -59,6 +64,54 @@ async def test_all_that_a_broker_measures_can_be_read() -> None:
     helped = {line.split(" ")[2] for line in lines if line.startswith("# HELP")}
     assert {"ottla_request_seconds", "ottla_log_end_offset", "ottla_groups"} <= helped
     assert {"ottla_coordinator_partitions", "ottla_share_records_in_flight"} <= helped
-    samples = [line for line in lines if not line.startswith("#")]
+    assert {"ottla_group_lag", "process_open_fds", "ottla_setting_changes_total"} <= helped
+    samples = [line for line in lines if line and not line.startswith("#")]
+    assert 'ottla_log_start_offset{topic="t",partition="0"} 0' in samples
+    assert 'ottla_connections_refused_total{limit="max.connections"} 0' in samples
     assert all(SAMPLE.fullmatch(line) for line in samples)
     assert len(samples) == len({line.rpartition(" ")[0] for line in samples})
+
+
+async def _get(broker: Broker, target: str) -> str:
+    port = broker.running.telemetry_port
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"GET {target} HTTP/1.1\r\n\r\n".encode())
+    answer = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    return answer.decode().partition("\r\n\r\n")[2]
+
+
+def _tick(broker: Broker) -> None:
+    """The next millisecond: what comes now comes later."""
+    clock = broker.running.rooms.clock
+    now_ms = clock.wall_ms()
+    while clock.wall_ms() == now_ms:
+        pass
+
+
+async def test_events_are_those_of_groups_and_of_settings() -> None:
+    alter = IncrementalAlterConfigsRequest.AlterConfigsResource
+    setting = IncrementalAlterConfigsRequest.AlterableConfig(
+        "consumer.session.timeout.ms", 0, "50000"
+    )
+    resources = [alter(GROUP_RESOURCE, name, [setting]) for name in ("g", "h")]
+    async with Broker(config={"ottla.telemetry.port": 0}) as broker, client_of(broker) as client:
+        history = broker.running.rooms.groups.history
+        history.add(Told("group_stable", "g", "all have joined", {}))
+        _tick(broker)
+        await client.connection.request(IncrementalAlterConfigsRequest(resources), 1)
+        _tick(broker)
+        history.add(Told("group_empty", "g", "the last member left", {}))
+        of_all = [json.loads(line) for line in (await _get(broker, "/events")).splitlines()]
+        of_one = [json.loads(line) for line in (await _get(broker, "/events?group=g")).splitlines()]
+        metrics = await _get(broker, "/metrics")
+
+    assert [(one["event"], one["group"]) for one in of_all] == [
+        ("group_stable", "g"),
+        ("setting_changed", "g"),
+        ("setting_changed", "h"),
+        ("group_empty", "g"),
+    ]
+    assert of_one == [one for one in of_all if one["group"] == "g"]
+    assert 'ottla_setting_changes_total{resource="group"} 2\n' in metrics
