@@ -21,7 +21,7 @@ from confluent_kafka import KafkaException
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from tests.bench import report
+from tests.bench import memory, report
 from tests.bench.bad_neighbours import COLD, SILENT
 from tests.bench.deleting import DELETING
 from tests.bench.end_to_end import END_TO_END
@@ -40,7 +40,7 @@ from tests.bench.requests import DURABLE, PIPELINED, WAITING
 from tests.bench.start import START
 from tests.bench.times import TIMES
 from tests.bench.volume import BULK, FAN_OUT, IDEMPOTENT, SMALL
-from tests.bench.workload import Work, at_most
+from tests.bench.workload import Work
 from tests.peers import jars
 from tests.peers.raw import AnsweredError
 from tests.peers.servers import ApacheKafka, Ottla, Server
@@ -84,12 +84,6 @@ ROUNDS_MAX = {
     REBALANCES.name: 1,
 }
 FAILURES = (AnsweredError, AssertionError, KafkaException, OSError, RuntimeError)
-MEMORY = Work(
-    "memory",
-    "resident memory after all of this load",
-    lambda _server, _scale: {},
-    {"MB": at_most(0.1)},
-)
 
 
 def run_once(work: Work, server: Server, scale: float, results: Results, *, counted: bool) -> None:
@@ -171,8 +165,8 @@ def main(
                 run_work(work, servers, results, progress, rounds=limit, scale=scale)
                 console.print(report.table(work, results))
         for server in servers:
-            results.add(MEMORY.name, "MB", server.name, server.resident_mb())
-        console.print(report.table(MEMORY, results))
+            results.add(memory.NAME, memory.FIGURE, server.name, server.resident_mb())
+        console.print(report.table(memory.memory_work(results, scale), results))
     finally:
         for server in servers:
             server.close()
