@@ -18,6 +18,9 @@ WORKDIR /var/lib/ottla
 VOLUME /var/lib/ottla
 EXPOSE 9092
 
+# Metrics and events are on 9464 of the container's own loopback, where the health check finds them;
+# they know no password. To open them: -e KAFKA_OTTLA_TELEMETRY_HOST=0.0.0.0 -p 127.0.0.1:9464:9464
+
 # Inside a container loopback is nobody's; clients on the host come through the published port.
 ENV KAFKA_LISTENERS=PLAINTEXT://0.0.0.0:9092 \
     KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://localhost:9092 \

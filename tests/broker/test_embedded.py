@@ -201,3 +201,13 @@ def test_a_broken_invariant_is_raised_in_the_thread_of_the_caller() -> None:
 
     with pytest.raises(AssertionError, match="no leg to stand on"):
         scenario()
+
+
+async def test_the_settings_that_are_not_kafkas_are_named_in_the_readme() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    async with Broker() as broker:
+        own = broker.running.rooms.config.layers.static
+    left = [name for name in own if name.startswith("group.")]
+
+    assert len(left) == 4
+    assert [name for name in left if f"`{name}`" not in readme] == []

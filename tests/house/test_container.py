@@ -33,6 +33,19 @@ def test_the_compose_node_is_a_node_that_can_have_siblings() -> None:
     assert [listener.name for listener in config.broker_listeners] == ["HOST", "DOCKER"]
 
 
+def test_the_way_to_open_the_telemetry_port_is_a_setting() -> None:
+    said = [(ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "Dockerfile")]
+    (variable,) = {found for text in said for found in re.findall(r"KAFKA_OTTLA_\w+=[\d.]+", text)}
+    name, _, value = variable.partition("=")
+    closed = load(environ=_dockerfile()).config
+    opened = load(environ=_dockerfile() | {name: value}).config
+
+    assert closed.ottla_telemetry_host == "127.0.0.1"
+    assert opened.ottla_telemetry_host == value == "0.0.0.0"
+    compose = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+    assert f"# {name}: {value}" in compose
+
+
 def test_the_image_is_built_from_what_is_sent_to_the_engine() -> None:
     sent = {
         line[1:]
