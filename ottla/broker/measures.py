@@ -37,7 +37,8 @@ class Measures:
         self.registry.watch(
             "ottla_build_info", "1, with the version of the broker.", self._build_info
         )
-        self._watch_network()
+        self._watch_requests()
+        self._watch_connections()
         self._watch_partitions()
         self._watch_disks()
         watch_groups(self.registry, rooms)
@@ -51,7 +52,7 @@ class Measures:
     def stop(self) -> None:
         self._lag.stop()
 
-    def _watch_network(self) -> None:
+    def _watch_requests(self) -> None:
         registry, server = self.registry, self._server
         metrics = server.metrics
         registry.watch_histograms(
@@ -60,6 +61,37 @@ class Measures:
             LATENCY_BUCKETS_S,
             self._latencies,
         )
+        registry.watch(
+            "ottla_received_bytes_total",
+            "Bytes received from clients.",
+            lambda: metrics.received_bytes,
+            kind="counter",
+        )
+        registry.watch(
+            "ottla_sent_bytes_total",
+            "Bytes sent to clients.",
+            lambda: metrics.sent_bytes,
+            kind="counter",
+        )
+        registry.watch(
+            "ottla_held_request_bytes", "Bytes of unfinished requests.", lambda: server.held_bytes
+        )
+        registry.watch(
+            "ottla_handler_errors_total",
+            "Requests that failed by a bug of ours.",
+            lambda: metrics.handler_errors,
+            kind="counter",
+        )
+        registry.watch(
+            "ottla_cold_reads_total",
+            "Steps of a fetch that were read ahead from the disk.",
+            lambda: server.page_cache.cold_reads,
+            kind="counter",
+        )
+
+    def _watch_connections(self) -> None:
+        registry, server = self.registry, self._server
+        metrics = server.metrics
         registry.watch("ottla_connections", "Open connections.", lambda: len(server.connections))
         registry.watch(
             "ottla_connections_accepted_total",
@@ -94,33 +126,6 @@ class Measures:
             "ottla_throttle_seconds_total",
             "Seconds that clients were made to wait.",
             lambda: metrics.throttled_ms / 1000,
-            kind="counter",
-        )
-        registry.watch(
-            "ottla_received_bytes_total",
-            "Bytes received from clients.",
-            lambda: metrics.received_bytes,
-            kind="counter",
-        )
-        registry.watch(
-            "ottla_sent_bytes_total",
-            "Bytes sent to clients.",
-            lambda: metrics.sent_bytes,
-            kind="counter",
-        )
-        registry.watch(
-            "ottla_held_request_bytes", "Bytes of unfinished requests.", lambda: server.held_bytes
-        )
-        registry.watch(
-            "ottla_handler_errors_total",
-            "Requests that failed by a bug of ours.",
-            lambda: metrics.handler_errors,
-            kind="counter",
-        )
-        registry.watch(
-            "ottla_cold_reads_total",
-            "Steps of a fetch that were read ahead from the disk.",
-            lambda: server.page_cache.cold_reads,
             kind="counter",
         )
 
