@@ -80,6 +80,13 @@ def test_rows_that_do_not_ascend_are_malformed(rows: bytes) -> None:
         LeaderEpochs.parse(b"0\n2\n" + rows)
 
 
+def test_digits_of_other_scripts_are_malformed() -> None:
+    """To take them for digits, as Python does, would end the start in an error nobody expects."""
+    for row in ("\u00b2 5", "1 \u0665"):
+        with pytest.raises(MalformedFile):
+            LeaderEpochs.parse(f"0\n1\n{row}\n".encode())
+
+
 @pytest.mark.parametrize("clean", [True, False])
 def test_epochs_outlive_a_restart(clean: bool) -> None:
     disk = new_disk()

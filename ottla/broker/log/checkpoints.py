@@ -137,10 +137,10 @@ def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 def parse_offsets(data: bytes) -> dict[TopicPartition, int]:
     offsets: dict[TopicPartition, int] = {}
     for topic, partition, offset in parse_rows(data, fields=3):
-        key = (topic, _natural(partition))
+        key = (topic, natural(partition))
         if key in offsets:
             raise MalformedFile(f"two rows for {topic}-{partition}")
-        offsets[key] = _natural(offset)
+        offsets[key] = natural(offset)
     return offsets
 
 
@@ -228,7 +228,7 @@ def parse_meta_properties(data: bytes) -> MetaProperties:
             raise MalformedFile(f"{key} is missing")
     return MetaProperties(
         cluster_id=values["cluster.id"],
-        node_id=_natural(values["node.id"]),
+        node_id=natural(values["node.id"]),
         directory_id=_uuid(values["directory.id"]),
     )
 
@@ -272,7 +272,8 @@ def parse_clean_shutdown(data: bytes) -> int:
     return broker_epoch
 
 
-def _natural(text: str) -> int:
+def natural(text: str) -> int:
+    """The number that a field of a row is. Raises MalformedFile."""
     # int() alone would take "+1", " 1", "1_0" and other scripts' digits.
     if not (text.isascii() and text.isdigit()) or len(text) > 19:
         raise MalformedFile(f"{text[:30]!r} is not a number from 0 up")

@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from itertools import pairwise
 
-from ottla.broker.log.checkpoints import MalformedFile, format_rows, parse_rows
+from ottla.broker.log.checkpoints import MalformedFile, format_rows, natural, parse_rows
 from ottla.config.types import LONG_MAX
 
 NO_EPOCH = -1
@@ -39,10 +39,8 @@ class LeaderEpochs:
         """The content of a checkpoint file. Raises MalformedFile."""
         found = cls()
         for epoch, start in parse_rows(data, fields=2):
-            if not (epoch.isdigit() and start.isdigit()):
-                raise MalformedFile(f"{epoch[:20]!r} {start[:20]!r} are no epoch and offset")
-            found._epochs.append(int(epoch))
-            found._starts.append(int(start))
+            found._epochs.append(natural(epoch))
+            found._starts.append(natural(start))
         if not _ascends(found._epochs) or not _ascends(found._starts):
             raise MalformedFile("epochs and offsets do not ascend")
         found._on_disk = data

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ottla.broker.log import checkpoints, offset_index, time_index, transaction_index
-from ottla.broker.log.checkpoints import MalformedFile, parse_rows
+from ottla.broker.log.checkpoints import MalformedFile, natural, parse_rows
 from ottla.broker.log.directories import METADATA_TOPIC
 from ottla.broker.log.examine.files import FileKind, LogFile
 from ottla.broker.log.examine.records import Plain, describe_records
@@ -176,7 +176,7 @@ def _producer_rows(state: ProducerState) -> Iterator[Plain]:
 
 def _epochs(data: bytes, file: LogFile) -> Iterator[Plain]:
     for epoch, start in parse_rows(data, fields=2):
-        yield {"epoch": epoch, "start_offset": start}
+        yield {"epoch": natural(epoch), "start_offset": natural(start)}
 
 
 def _offsets(data: bytes, file: LogFile) -> Iterator[Plain]:
@@ -215,7 +215,7 @@ def _clean(data: bytes, file: LogFile) -> Iterator[Plain]:
 
 def _generation(data: bytes, file: LogFile) -> Iterator[Plain]:
     for generation, crc in parse_rows(data, fields=2):
-        yield {"generation": generation, "crc": crc}
+        yield {"generation": natural(generation), "crc": crc}
 
 
 def _waypoint(data: bytes, file: LogFile) -> Iterator[Plain]:
