@@ -56,7 +56,6 @@ class Bench:
 
     def new_scrubber(self, seed: int = 1) -> Scrubber:
         return Scrubber(
-            self.disk,
             list_logs=lambda: [self.log],
             find_log=lambda topic, partition: self.log,
             events=self.events,

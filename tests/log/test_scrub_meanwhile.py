@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from ottla.broker.log.scrub import SegmentScrub
-from ottla.broker.log.segment import TRANSACTION_INDEX_SUFFIX
+from ottla.broker.log.segment import LOG_SUFFIX, SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from ottla.broker.log.transaction_index import ENTRY, pack
+from ottla.testing.disk import SimDisk, SimFile
 from tests.log.logs import DIRECTORY, NOW, SMALL, append, flush, new_disk, open_log
 from tests.log.test_scrub import ALL, Bench, cut_file, sealed_index, transactional_log
 
@@ -134,3 +135,51 @@ def test_an_index_of_a_segment_that_is_cut_meanwhile_keeps_no_entry_behind_the_c
     assert (mending.name in mending.indexes()) == bool(kept)
     assert not kept or mending.disk.open(mending.path).pread(1 << 10, 0) == pack(kept)
     assert mending.events.names == []
+
+
+class MeanwhileDisk(SimDisk):
+    """A disk on which something happens just before a file is opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened = ""
+        self.meanwhile: Callable[[], None] | None = None
+
+    def open(self, path: str, *, create: bool = False) -> SimFile:
+        meanwhile = self.meanwhile
+        if meanwhile is not None and path == self.opened:
+            self.meanwhile = None
+            meanwhile()
+        return super().open(path, create=create)
+
+
+@pytest.mark.parametrize("suffix", [LOG_SUFFIX, SNAPSHOT_SUFFIX])
+@pytest.mark.parametrize("made_again", [False, True])
+def test_nothing_is_read_of_a_topic_that_was_made_anew_under_the_name(
+    made_again: bool, suffix: str
+) -> None:
+    bench = Bench()
+    disk = MeanwhileDisk()
+    for path in ("/data", DIRECTORY):
+        disk.make_dir(path)
+    bench.disk, bench.log = disk, transactional_log(disk)
+    work = bench.begin()
+    assert work is not None
+    base_offset, size = work.segment.base_offset, work.segment.size
+
+    def delete() -> None:
+        bench.log.set_directory_aside(ASIDE)
+        if made_again:
+            disk.make_dir(DIRECTORY)
+            transactional_log(disk)
+            path = f"{DIRECTORY}/{base_offset:020d}{LOG_SUFFIX}"
+            disk.corrupt(path, 70, bytes(size - 70))
+
+    disk.opened, disk.meanwhile = f"{DIRECTORY}/{base_offset:020d}{suffix}", delete
+    read = work.read(ALL)
+    assert disk.meanwhile is None
+
+    assert (read, work.damages, work.done) == (0, [], True)
+    assert not bench.scrubber.finish(work, read)
+    assert bench.events.names == []
+    assert not bench.log.quarantine

@@ -115,7 +115,7 @@ class LogManager:
         self._prepared = False
         self.post_error: Callable[[Callable[[], object]], object] = lambda tell: tell()
         self.scrubber = Scrubber(
-            disk, list_logs=lambda: self.logs, find_log=self.get, events=events, rng=rng
+            list_logs=lambda: self.logs, find_log=self.get, events=events, rng=rng
         )
         self._unsynced: UnsyncedTimes[Log] = UnsyncedTimes()
 

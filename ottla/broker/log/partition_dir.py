@@ -2,17 +2,19 @@
 
 A topic may be deleted and made again while a worker is busy with a log of the first. The directory
 of that log then has another name, and its old one belongs to a stranger. What a worker does by
-name it therefore does by `replace_file` and `sync`, and whoever renames the directory does it by
-`move_to`: they exclude one another, for the time of a rename and not of a sync.
+name it therefore does by `open_file`, `replace_file` and `sync`, and whoever renames the directory
+does it by `move_to`: they exclude one another, for the time of a rename and not of a sync; and what
+was opened is looked at behind it.
 """
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable
 
 from ottla.broker.log.checkpoints import TEMPORARY_SUFFIX
-from ottla.broker.ports import Disk, Events
+from ottla.broker.ports import Disk, Events, File
 
 # Beside the segments of a log whose sync or write failed: its tail is to be written once more. It
 # need not be durable, for the page cache, of which it warns, does not outlive it.
@@ -67,6 +69,15 @@ class PartitionDir:
             self.disk.rename(path + TEMPORARY_SUFFIX, path)
         self.sync()
         return True
+
+    def open_file(self, name: str) -> File:
+        """Opens a file of this log, from any thread. Raises FileNotFoundError in a moved directory,
+        whose old name may belong to a stranger by now, and OSError."""
+        file = self.disk.open(f"{self.path}/{name}")
+        if self.has_moved():  # so it may have been another one's when it was opened
+            file.close()
+            raise FileNotFoundError(errno.ENOENT, "the directory has moved", file.path)
+        return file
 
     def add_suffix(self, name: str, suffix: str) -> None:
         """Renames a file to its name and a suffix, if it is there; nothing in a moved directory,

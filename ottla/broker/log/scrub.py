@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
-from ottla.broker.log.checkpoints import TopicPartition, read_whole
+from ottla.broker.log.checkpoints import TopicPartition
 from ottla.broker.log.examine.scan import Damage, Entry, LogScan
 from ottla.broker.log.log import Log
 from ottla.broker.log.opening import aborted_by, apply_batch
@@ -35,7 +35,7 @@ from ottla.broker.log.producer_state import ProducerState, SnapshotCorrupt
 from ottla.broker.log.quarantine import DamagedRange
 from ottla.broker.log.segment import DELETED_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, Segment
 from ottla.broker.log.transaction_index import AbortedTransaction, pack
-from ottla.broker.ports import Disk, Events, File, Rng
+from ottla.broker.ports import Events, File, Rng
 from ottla.protocol.records.batch import CONTROL, TRANSACTIONAL, BatchHeader
 
 # What a batch counts for at least: 10 MiB/s of small batches are then 2,560 a second, some
@@ -50,7 +50,6 @@ class SegmentScrub:
     """The reading of one sealed segment, a few batches at a time."""
 
     __slots__ = (
-        "_disk",
         "_file",
         "_found",
         "_limit",
@@ -65,7 +64,7 @@ class SegmentScrub:
         "to_mend",
     )
 
-    def __init__(self, disk: Disk, log: Log, segment: Segment, limit: int) -> None:
+    def __init__(self, log: Log, segment: Segment, limit: int) -> None:
         self.log = log
         self.segment = segment
         self.damages: list[Damage] = []
@@ -79,7 +78,6 @@ class SegmentScrub:
         self._producers: ProducerState | None = None
         self.done = False
         self.error: OSError | None = None
-        self._disk = disk
         self._limit = limit
         self._file: File | None = None
         self._found: Iterator[Entry | Damage] | None = None
@@ -94,7 +92,7 @@ class SegmentScrub:
             if self._found is None:
                 segment = self.segment
                 self._producers = self._read_producers()
-                self._file = self._disk.open(segment.log_path)
+                self._file = self.log.home.open_file(_name_of(segment.log_path))
                 scan = LogScan(self._file, segment.size, segment.base_offset, self._limit)
                 self._found = iter(scan)
             while spent < budget:
@@ -143,13 +141,16 @@ class SegmentScrub:
         """The producers where the segment begins: a transaction may have begun before it."""
         base_offset = self.segment.base_offset
         path = self.segment.log_path.removesuffix(LOG_SUFFIX) + SNAPSHOT_SUFFIX
-        data = read_whole(self._disk, path)
-        if data is None:
+        try:
+            file = self.log.home.open_file(_name_of(path))
+        except FileNotFoundError:
             return ProducerState() if base_offset == 0 else None
         try:
-            return ProducerState.from_snapshot(data, base_offset, 0)
+            return ProducerState.from_snapshot(file.pread(file.size(), 0), base_offset, 0)
         except SnapshotCorrupt:
             return None
+        finally:
+            file.close()
 
     def _follow(self, header: BatchHeader, batch: memoryview) -> None:
         producers = self._producers
@@ -165,7 +166,6 @@ class Scrubber:
 
     def __init__(
         self,
-        disk: Disk,
         *,
         list_logs: Callable[[], Sequence[Log]],
         find_log: Callable[[str, int], Log | None],
@@ -175,7 +175,6 @@ class Scrubber:
         self.scrubbed_bytes = 0
         self._list_logs = list_logs
         self._find_log = find_log
-        self._disk = disk
         self._events = events
         self._rng = rng
         self._waiting: deque[tuple[TopicPartition, int]] = deque()
@@ -203,7 +202,7 @@ class Scrubber:
             segment = log.segments[index]
             if segment.base_offset == base_offset and segment is not log.segments.active:
                 limit = log.segments[index + 1].base_offset
-                self._in_hand = SegmentScrub(self._disk, log, segment, limit)
+                self._in_hand = SegmentScrub(log, segment, limit)
                 break
         return self._in_hand
 
@@ -307,7 +306,11 @@ def _is_there(work: SegmentScrub) -> bool:
 
 
 def _index_name(work: SegmentScrub) -> str:
-    return work.segment.transactions.path.rpartition("/")[2]
+    return _name_of(work.segment.transactions.path)
+
+
+def _name_of(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _undo(work: SegmentScrub) -> None:
@@ -315,9 +318,12 @@ def _undo(work: SegmentScrub) -> None:
     segments, home, name = work.log.segments, work.log.home, _index_name(work)
     now = segments[segments.floor_index(work.segment.base_offset)]
     # What was cut knows what it had, and what came since.
-    known = now.transactions.entries() if now.base_offset == work.segment.base_offset else []
+    is_same = now.base_offset == work.segment.base_offset
+    known = now.transactions.entries() if is_same else []
     if not known:
         home.add_suffix(name, DELETED_SUFFIX)
+        if is_same:
+            now.transactions.take([])
     elif home.replace_file(name, pack(known)):
         now.transactions.take(known)
 
@@ -328,22 +334,27 @@ def restore(log: Log, ranges: Sequence[DamagedRange]) -> None:
     Also what its recovery has found below the recovery point. Raises OSError.
     """
     recovered = [
-        DamagedRange(
-            int(one.path.rpartition("/")[2].removesuffix(LOG_SUFFIX)), one.position, one.size
-        )
+        DamagedRange(int(_name_of(one.path).removesuffix(LOG_SUFFIX)), one.position, one.size)
         for one in log.recovery.damaged
     ]
     by_base: dict[int, list[DamagedRange]] = {}
     for one in {*ranges, *recovered}:
-        segment = log.segments[log.segments.floor_index(one.base_offset)]
+        index = log.segments.floor_index(one.base_offset)
+        segment = log.segments[index]
         is_sealed = segment.base_offset == one.base_offset and segment is not log.segments.active
-        if is_sealed and one.position + one.size <= segment.size and _is_damaged(segment, one):
+        if not is_sealed or one.position + one.size > segment.size:
+            continue
+        if _is_damaged(segment, one, log.segments[index + 1].base_offset):
             by_base.setdefault(one.base_offset, []).append(one)
     for base_offset, found in by_base.items():
         log.quarantine.replace(base_offset, found)
 
 
-def _is_damaged(segment: Segment, wanted: DamagedRange) -> bool:
-    end = wanted.position + wanted.size
-    scan = LogScan(segment.open(), end, segment.base_offset, start=wanted.position)
-    return isinstance(next(iter(scan), None), Damage)
+def _is_damaged(segment: Segment, wanted: DamagedRange, limit: int) -> bool:
+    # From before it to the end of the segment: its neighbours tell whether an offset is wrong.
+    start = segment.position_before(max(wanted.position - 1, 0))
+    scan = LogScan(segment.open(), segment.size, segment.base_offset, limit, start=start)
+    for found in scan:
+        if found.position + found.size > wanted.position:
+            return isinstance(found, Damage)
+    return False
