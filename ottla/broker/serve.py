@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from ottla import __version__
 from ottla.broker.broker import Broker
 from ottla.broker.faults import EXIT_STATUS, StorageLost
 from ottla.broker.handlers.topic_names import INTERNAL_TOPICS
@@ -119,6 +120,7 @@ async def _serve(loaded: Loaded) -> int:
     loop.add_signal_handler(signal.SIGUSR1, _show_state, broker)
     _tame_collector(broker)
     say_ready(broker, loaded)
+    tell_started(broker, loaded, events)
     _notify("READY=1")
     broker.failed.add_done_callback(lambda _: stop.set())
     await stop.wait()
@@ -166,21 +168,40 @@ def say_ready(broker: Broker, loaded: Loaded) -> None:
     ]
     if broker.telemetry_port is not None:
         where = f"http://{config.ottla_telemetry_host}:{broker.telemetry_port}"
-        lines.append(f"  metrics     {where}/metrics, /livez, /readyz")
+        lines.append(f"  metrics     {where}/metrics, /events, /livez, /readyz")
     lines.append(f"  try         echo hello | kcat -b {address} -P -t greetings")
-    lines += [f"  note        {note}" for note in [*loaded.notes, *_cautions(broker)]]
+    lines += [f"  note        {note}" for note in _notes(broker, loaded)]
     click.echo("\n".join(lines))
 
 
-def _cautions(broker: Broker) -> list[str]:
-    """Of the settings in force, those that were made while a broker ran included."""
+def tell_started(broker: Broker, loaded: Loaded, events: Events) -> None:
+    """The same for who reads the log, which may be all that is kept of a start."""
+    config = loaded.config
+    telemetry = None
+    if broker.telemetry_port is not None:
+        telemetry = f"{config.ottla_telemetry_host}:{broker.telemetry_port}"
+    events.info(
+        "broker_started",
+        version=__version__,
+        node_id=config.node_id,
+        cluster_id=broker.logs.cluster_id,
+        listeners=[str(one) for one in broker.listeners],
+        log_dirs=[os.path.abspath(one) for one in config.data_dirs],
+        flush_messages=broker.rooms.config.log_flush_interval_messages,
+        telemetry=telemetry,
+        notes=_notes(broker, loaded),
+    )
+
+
+def _notes(broker: Broker, loaded: Loaded) -> list[str]:
+    """What there is to say of settings: of those of the start, and of those in force."""
     image = broker.quorum.image
     own = {
         topic: image.configs.get(TOPIC_RESOURCE, topic)
         for topic in image.topics.by_name
         if topic not in INTERNAL_TOPICS
     }
-    return cautions(broker.rooms.config, own)
+    return [*loaded.notes, *cautions(broker.rooms.config, own)]
 
 
 def _durability(flush_messages: int) -> str:

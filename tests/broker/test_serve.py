@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla import __version__
 from ottla.broker import serve
 from ottla.client.connection import Connection
 from ottla.config.broker import BrokerConfig
@@ -15,6 +16,7 @@ from ottla.protocol.messages.configs import IncrementalAlterConfigsRequest
 from ottla.protocol.messages.groups import FindCoordinatorRequest
 from ottla.protocol.messages.topics import CreateTopicsRequest
 from ottla.testing.embedded import Broker
+from tests.log.events import RecordedEvents
 
 
 def test_a_taken_port_is_named_with_who_may_have_it_and_the_ways_out(
@@ -89,3 +91,30 @@ async def test_the_start_says_which_settings_do_less_than_they_promise(
     policy, least = notes
     assert "cleanup.policy of topic t: logs are not compacted yet" in policy
     assert "min.insync.replicas=2: " in least
+
+
+async def test_the_log_tells_the_start_too() -> None:
+    events = RecordedEvents()
+    async with Broker(config={"ottla.telemetry.port": 0}) as broker:
+        config = broker.running.rooms.config
+        loaded = Loaded(config, without_effect=("num.io.threads",))
+        serve.tell_started(broker.running, loaded, events)
+        telemetry = f"127.0.0.1:{broker.running.telemetry_port}"
+        cluster_id, address = broker.running.logs.cluster_id, broker.bootstrap_servers
+
+    assert events.told == [
+        (
+            "info",
+            "broker_started",
+            {
+                "version": __version__,
+                "node_id": 1,
+                "cluster_id": cluster_id,
+                "listeners": [f"PLAINTEXT://{address}"],
+                "log_dirs": [broker.data_dir],
+                "flush_messages": 1,
+                "telemetry": telemetry,
+                "notes": ["accepted without effect: num.io.threads"],
+            },
+        )
+    ]
