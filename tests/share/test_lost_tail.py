@@ -79,15 +79,23 @@ async def test_what_stands_in_place_of_lost_records_is_delivered(settled: int, w
                 assert not _told(again)
 
 
-async def test_a_start_behind_the_end_of_the_log_is_its_end() -> None:
+async def test_a_start_behind_the_end_of_the_log_waits_for_the_log() -> None:
+    """Nothing was delivered yet, so nothing was lost, in whatever leader epoch somebody asks."""
     async with House(SETTINGS) as house:
-        await begin(house, start=100)
+        await begin(house, start=4)
         await house.append(TOPIC, 0, [b"v"] * 2)
-        a = Member(house, "a")
-        assert await a.acquire() == []
-        await house.append(TOPIC, 0, [b"v"])
+        assert await Member(house, "a").acquire() == []
+        disk = house.disk.crash(NothingSurvives(), CrashMode.PREFIX)
+        async with House(SETTINGS, disk=disk) as after:
+            b = Member(after, "b")
+            assert await b.acquire() == []
+            waiting = asyncio.ensure_future(b.acquire(wait_ms=60_000))
+            await after.append(TOPIC, 0, [b"v"] * 2)
+            assert not waiting.done()
+            await after.append(TOPIC, 0, [b"v"])
 
-        assert await a.acquire(wait_ms=60_000) == [(2, 2, 1)]
+            assert await waiting == [(4, 4, 1)]
+            assert not _told(after)
 
 
 async def _until_told(house: House) -> None:

@@ -185,6 +185,7 @@ async def test_old_records_are_deleted(house: House, monkeypatch: pytest.MonkeyP
 
 async def test_what_is_cold_is_snapshot_again(house: House) -> None:
     await _make_topic(house)
+    await house.append("t", 0, [b"v"] * 10)
     await ask(house, _initialize(house, [0]), 0)
     runner, _ = house.rooms.share_state.runner(SharePartitionKey(GROUP, _id(house), 0).placed_by)
     log = runner.partition.log

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Moment, Outcome
 from ottla.broker.coordinator.share.records import SHARE_RECORDS
 from ottla.broker.coordinator.share.shard import ShareShard
-from ottla.broker.coordinator.share.state import SharePartitionKey, ShareState
+from ottla.broker.coordinator.share.state import NO_EPOCH, SharePartitionKey, ShareState
 from ottla.broker.log.leader_epochs import LeaderEpochs
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.coordinator_records import (
@@ -265,6 +265,42 @@ def test_a_state_that_names_an_older_epoch_than_it_is_of_is_cut_where_that_ends(
     assert lone.replayed(lone.records).states == lone.shard.states
 
 
+def _ahead(lone: Lone, start: int) -> None:
+    asked = InitializeShareGroupStateRequest.PartitionData(0, 0, start)
+    lone._done(lambda reply: lone.shard.initialize(KEY, asked, reply, lone.now, NO_EPOCH))
+
+
+@pytest.mark.parametrize("reads", [1, UPDATES_PER_SNAPSHOT + 2])
+@pytest.mark.parametrize("is_snapshot", [False, True])
+def test_a_start_that_the_log_has_yet_to_reach_is_kept(is_snapshot: bool, reads: int) -> None:
+    """In all leader epochs to come, and over all snapshots."""
+    lone = Lone()
+    _ahead(lone, 50)
+    for epoch in range(reads):
+        assert lone.read(epoch, log=Epochs(epoch_0=20)).start_offset == 50
+    if is_snapshot:
+        lone.snapshot_all()
+    lone.shard = lone.replayed(lone.records)
+    read = lone.read(9, log=Epochs(epoch_0=20, epoch_9=30))
+
+    assert (read.start_offset, read.state_batches) == (50, [])
+    assert lone.summarize().leader_epoch == 9
+    assert lone.told == []
+
+
+@pytest.mark.parametrize("written", [{"start": 52}, {"start": 50, "batches": [(50, 51, 0, 1)]}])
+def test_what_was_delivered_from_such_a_start_on_may_be_lost(written: dict[str, Any]) -> None:
+    lone = Lone()
+    _ahead(lone, 50)
+    assert lone.summarize().leader_epoch == 0
+    lone.read(1, log=Epochs(epoch_1=20))
+    lone.write(*written.get("batches", ()), start=written["start"], leader_epoch=1)
+    read = lone.read(2, log=Epochs(epoch_1=30, epoch_2=90))
+
+    assert (read.start_offset, read.state_batches) == (30, [])
+    assert lone.replayed(lone.records).states == lone.shard.states
+
+
 def test_a_state_of_an_epoch_before_all_that_its_log_knows() -> None:
     """Records of that epoch are there no more, whether they were deleted or lost."""
     log = Epochs(start=20, epoch_3=60)
@@ -402,6 +438,7 @@ def _shown(state: ShareState) -> tuple[Any, ...]:
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("initialize"), st.integers(-1, 5), st.integers(-1, 3)),
+        st.tuples(st.just("ahead"), st.integers(-1, 5)),
         st.tuples(st.just("read"), st.integers(-1, 4)),
         st.tuples(st.just("delete")),
         st.tuples(st.just("snapshot")),
@@ -428,6 +465,8 @@ def test_a_replay_gives_the_same_state(steps: list[tuple[Any, ...]]) -> None:
         match step:
             case ("initialize", start, epoch):
                 lone.initialize(start, epoch=epoch)
+            case ("ahead", start):
+                _ahead(lone, start)
             case ("read", epoch):
                 lone.read(epoch)
             case ("delete",):

@@ -19,12 +19,13 @@ from ottla.broker.coordinator.runtime import Runner
 from ottla.broker.coordinator.share.batches import NO_OFFSET
 from ottla.broker.coordinator.share.coordinator import SHARE_GROUP_STATE
 from ottla.broker.coordinator.share.shard import ShareShard
-from ottla.broker.coordinator.share.state import FIRST_EPOCH, SharePartitionKey
+from ottla.broker.coordinator.share.state import SharePartitionKey
 from ottla.broker.handlers import groups
 from ottla.broker.handlers.answers import Pending
 from ottla.broker.handlers.context import Rooms, Session
 from ottla.broker.handlers.groups import GROUP_OPERATIONS, Found, Part, ask_each, caller_of
 from ottla.broker.handlers.share_acknowledge import check_share_groups_served
+from ottla.broker.handlers.share_state import epoch_of_start
 from ottla.broker.share.sessions import Place
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -179,24 +180,13 @@ async def initialize_states(
     def initialize(
         runner: Runner[ShareShard], shard: ShareShard, key: SharePartitionKey, reply: Any
     ) -> None:
-        place = key.topic_id, key.partition
-        start = starts[place]
+        start = starts[key.topic_id, key.partition]
         request = InitializeShareGroupStateRequest.PartitionData(key.partition, state_epoch, start)
-        leader_epoch = _leader_epoch(rooms, place)
+        leader_epoch = epoch_of_start(rooms, key, start)
         runner.perform(shard.initialize(key, request, reply, runner.now(), leader_epoch))
 
     frozen = {topic_id: frozenset(indexes) for topic_id, indexes in places.items()}
     return await state_results(rooms, group_id, frozen, initialize)
-
-
-def _leader_epoch(rooms: Rooms, place: Place) -> int:
-    """Of a partition that this broker may not lead just now."""
-    led = rooms.replicas.by_id(*place)
-    if led is not None:
-        return led.leader_epoch
-    topic = rooms.image.topics.by_id.get(place[0])
-    known = None if topic is None else topic.partitions.get(place[1])
-    return FIRST_EPOCH if known is None else known.leader_epoch
 
 
 def succeeded(results: dict[Place, Any]) -> tuple[Partitions, list[bytes]]:

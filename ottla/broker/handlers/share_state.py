@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 from ottla.broker.coordinator.outcome import Moment, Outcome, Reply
 from ottla.broker.coordinator.share.shard import ShareShard
-from ottla.broker.coordinator.share.state import SharePartitionKey
+from ottla.broker.coordinator.share.state import FIRST_EPOCH, NO_EPOCH, SharePartitionKey
 from ottla.broker.handlers.answers import Pending
-from ottla.broker.handlers.context import Session
+from ottla.broker.handlers.context import Rooms, Session
 from ottla.broker.handlers.groups import Gathering
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.share_state import (
@@ -38,8 +38,14 @@ Command = Callable[[ShareShard, SharePartitionKey, Any, Reply, Moment], Outcome]
 def handle_initialize_share_group_state(
     session: Session, request: InitializeShareGroupStateRequest, version: int
 ) -> InitializeShareGroupStateResponse | Pending:
+    def initialize(
+        shard: ShareShard, key: SharePartitionKey, asked: Any, reply: Reply, now: Moment
+    ) -> Outcome:
+        leader_epoch = epoch_of_start(session.rooms, key, asked.start_offset)
+        return shard.initialize(key, asked, reply, now, leader_epoch)
+
     response = InitializeShareGroupStateResponse
-    return _serve(session, request, response, response.InitializeStateResult, ShareShard.initialize)
+    return _serve(session, request, response, response.InitializeStateResult, initialize)
 
 
 def handle_read_share_group_state(
@@ -78,6 +84,17 @@ def handle_read_share_group_state_summary(
 
     response = ReadShareGroupStateSummaryResponse
     return _serve(session, request, response, response.ReadStateSummaryResult, summarize)
+
+
+def epoch_of_start(rooms: Rooms, key: SharePartitionKey, start_offset: int) -> int:
+    """The leader epoch that a state which begins there is of; NO_EPOCH if the log has yet to reach
+    it. The log may be led elsewhere just now: then its end is not known."""
+    led = rooms.replicas.by_id(key.topic_id, key.partition)
+    if led is not None:
+        return NO_EPOCH if start_offset > led.log.log_end_offset else led.leader_epoch
+    topic = rooms.image.topics.by_id.get(key.topic_id)
+    known = None if topic is None else topic.partitions.get(key.partition)
+    return FIRST_EPOCH if known is None else known.leader_epoch
 
 
 def _serve(

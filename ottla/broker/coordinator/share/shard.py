@@ -95,7 +95,8 @@ class ShareShard:
         leader_epoch: int = FIRST_EPOCH,
     ) -> Outcome:
         """A fresh start: nothing of a state that was there is kept but its epochs. The start offset
-        is one of a log that is written to in this leader epoch."""
+        is one of a log that is written to in this leader epoch, or, with NO_EPOCH, one that its log
+        has yet to reach: the group waits for it."""
 
         def command(outcome: Outcome) -> Initialized:
             state = self.states.get(key)
@@ -138,7 +139,8 @@ class ShareShard:
             # The state may name an older epoch than it is of: who initializes it anew may know of
             # none.
             least = state.least_leader_epoch
-            if log is not None and state.end_offset > (end := _end_of(log, least)):
+            end = state.end_offset if log is None or state.is_ahead else _end_of(log, least)
+            if log is not None and state.end_offset > end:
                 self._cut(outcome, key, log.topic, end, request.leader_epoch, now)
             elif request.leader_epoch > state.leader_epoch:
                 self._change(
@@ -219,7 +221,7 @@ class ShareShard:
             return Summary(
                 key.partition,
                 state_epoch=state.state_epoch,
-                leader_epoch=state.leader_epoch,
+                leader_epoch=max(state.leader_epoch, FIRST_EPOCH),
                 start_offset=state.start_offset,
                 delivery_complete_count=state.complete_count,
             )
@@ -341,10 +343,11 @@ class ShareShard:
             self._write(outcome, ShareUpdateKey(*key), update, now)
             return
         start = state.start_offset if start_offset == NO_OFFSET else start_offset
+        is_ahead = state.stays_ahead(start, new)
         snapshot = ShareSnapshotValue(
             snapshot_epoch=state.snapshot_epoch + 1,
             state_epoch=state.state_epoch,
-            leader_epoch=leader_epoch,
+            leader_epoch=NO_EPOCH if is_ahead else max(leader_epoch, FIRST_EPOCH),
             start_offset=start,
             delivery_complete_count=complete_count,
             create_timestamp=now.wall_ms,

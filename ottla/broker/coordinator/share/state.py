@@ -3,7 +3,7 @@ records behind that."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -52,6 +52,9 @@ class ShareState:
     least_leader_epoch: int
     least_state_epoch: int
     updates: int = 0
+    is_ahead: bool = False
+    """Whether its start was set behind the end of its log, and nothing was said of a record since.
+    Its snapshot names no leader epoch, for it is of none that its log was written in."""
 
     @classmethod
     def from_snapshot(cls, value: ShareSnapshotValue, before: ShareState | None) -> ShareState:
@@ -70,6 +73,11 @@ class ShareState:
             batches=tuple(_batch_of(batch) for batch in value.state_batches),
             least_leader_epoch=least_leader_epoch,
             least_state_epoch=least_state_epoch,
+            is_ahead=(
+                value.leader_epoch == NO_EPOCH
+                and value.start_offset != NO_OFFSET
+                and not value.state_batches
+            ),
         )
 
     @classmethod
@@ -90,6 +98,7 @@ class ShareState:
         )
 
     def take(self, value: ShareUpdateValue) -> None:
+        self.is_ahead = self.stays_ahead(value.start_offset, value.state_batches)
         if value.start_offset != NO_OFFSET:
             self.start_offset = value.start_offset
         if value.leader_epoch != NO_EPOCH:
@@ -99,6 +108,10 @@ class ShareState:
         self.batches = merged_into(self.batches, new, self.start_offset)
         self.least_leader_epoch = max(self.least_leader_epoch, value.leader_epoch)
         self.updates += 1
+
+    def stays_ahead(self, start_offset: int, batches: Sequence[object]) -> bool:
+        """Whether it is ahead of its log still, should this be said of it."""
+        return self.is_ahead and not batches and start_offset in (NO_OFFSET, self.start_offset)
 
     @property
     def is_cold(self) -> bool:
@@ -134,7 +147,7 @@ class ShareState:
         return ShareSnapshotValue(
             snapshot_epoch=self.snapshot_epoch + 1,
             state_epoch=self.state_epoch,
-            leader_epoch=self.leader_epoch,
+            leader_epoch=NO_EPOCH if self.is_ahead else max(self.leader_epoch, FIRST_EPOCH),
             start_offset=self.start_offset,
             delivery_complete_count=self.complete_count,
             create_timestamp=self.created_ms if created_ms is None else created_ms,
