@@ -15,7 +15,7 @@ import pytest
 
 from ottla.testing.platter import CrashMode
 from tests.handlers.rooms import House
-from tests.share.sharing import GROUP, TOPIC, Member, begin
+from tests.share.sharing import GROUP, TOPIC, Member, begin, initialize
 
 ACCEPT, RELEASE = 1, 2
 SETTINGS = {"share.coordinator.state.topic.num.partitions": "2"}
@@ -96,6 +96,18 @@ async def test_a_start_behind_the_end_of_the_log_waits_for_the_log() -> None:
 
             assert await waiting == [(4, 4, 1)]
             assert not _told(after)
+
+
+async def test_a_start_that_was_set_in_a_later_leader_epoch_is_kept() -> None:
+    async with House(SETTINGS) as house:
+        await begin(house)
+        await house.append(TOPIC, 0, [b"v"] * 4)
+        await house.raise_leader_epoch(TOPIC, 0)
+        await house.append(TOPIC, 0, [b"v"] * 4)
+        await initialize(house, start=6, state_epoch=1)
+
+        assert await Member(house, "a").acquire(wait_ms=60_000) == [(6, 7, 1)]
+        assert not _told(house)
 
 
 async def _until_told(house: House) -> None:
