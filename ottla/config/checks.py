@@ -94,6 +94,12 @@ def _check_directories(config: BrokerConfig) -> None:
 def _check_consumer_groups(config: BrokerConfig) -> None:
     if not config.group_consumer_assignors:
         raise ConfigError("group.consumer.assignors is empty: name uniform, range or both.")
+    protocols = config.group_coordinator_rebalance_protocols
+    if "classic" not in protocols:
+        raise ConfigError(
+            f"group.coordinator.rebalance.protocols={','.join(protocols)}: classic groups are"
+            " always served, so classic must be one of them."
+        )
     session_ms = config.group_consumer_session_timeout_ms
     heartbeat_ms = config.group_consumer_heartbeat_interval_ms
     for what, least, value, most in (

@@ -73,4 +73,5 @@ class ConsumerGroupConfig(BaseModel):
     group_coordinator_rebalance_protocols: Protocols = key(
         ("classic", "consumer", "streams"),
         "Kinds of groups that are served; classic ones always are.",
+        not_empty=True,
     )

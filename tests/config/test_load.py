@@ -258,6 +258,11 @@ def test_protection_left_at_kafkas_default_asks_for_nothing() -> None:
         ("advertised.listeners=", "Configuration 'advertised.listeners' must not be empty"),
         ("group.consumer.assignors=", "'group.consumer.assignors' must not be empty"),
         ("group.share.assignors=", "'group.share.assignors' must not be empty"),
+        ("group.coordinator.rebalance.protocols=consumer", "classic must be one of them"),
+        (
+            "group.coordinator.rebalance.protocols=",
+            "'group.coordinator.rebalance.protocols' must not be empty",
+        ),
         ("listeners=CONTROLLER://:9093", "none of them is for clients"),
         ("listeners=INSIDE://:1", "add INSIDE:PLAINTEXT to listener.security.protocol.map"),
         ("listeners=PLAINTEXT://:1,PLAINTEXT://:2", "a name of its own"),
