@@ -1,7 +1,8 @@
 """Groups, share groups and their coordinators on the metrics page.
 
 What there is just now is looked up when the page is asked for; what has happened was counted where
-it happened. No metric is by member. Those by group are of share groups that deliver just now.
+it happened. No metric is by member. Those by group are of share groups: of those that deliver just
+now, and for what has happened also of some that did.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ SHOWN_EVENTS = (
     "group_member_fenced",
     "group_offset_reset",
     "group_offsets_expired",
+    "share_locks_ended",
     "share_records_given_up",
     "share_state_cut",
 )
 """Shown from the start, so that their first occurrence is an increase; others once there is one."""
 GROUPS_PER_TURN = 500
-"""Groups and members gone through before others get the loop: one to two milliseconds."""
+"""Groups gone through before others get the loop, whatever their members: a millisecond or less."""
 OFFSET_COUNTERS = {
     Counted.OFFSET_COMMIT: (
         "ottla_offset_commits_total",
-        "Offsets of partitions that OffsetCommit requests asked for and were allowed, before they"
-        " are written.",
+        "Offsets of partitions that OffsetCommit requests have committed.",
     ),
     Counted.OFFSET_EXPIRATION: (
         "ottla_offset_expirations_total",
@@ -101,23 +102,25 @@ def watch_shares(registry: Registry, rooms: Rooms) -> None:
     )
     registry.watch(
         "ottla_share_acknowledgements_total",
-        "Records acknowledged, by what their members said of them.",
+        "Records acknowledged, by group and by what their members said of them.",
         lambda: [
-            ({"type": name}, counts.acknowledged[kind]) for kind, name in ACKNOWLEDGEMENTS.items()
+            ({"group": group_id, "type": name}, own.acknowledged[kind])
+            for group_id, own in counts.by_group()
+            for kind, name in ACKNOWLEDGEMENTS.items()
         ],
         kind="counter",
     )
     registry.watch(
         "ottla_share_lock_timeouts_total",
-        "Records whose acquisition lock ended before they were acknowledged.",
-        lambda: counts.lock_timeouts,
+        "Records whose acquisition lock ended before they were acknowledged, by group.",
+        lambda: [({"group": group_id}, own.lock_timeouts) for group_id, own in counts.by_group()],
         kind="counter",
     )
     registry.watch(
         "ottla_share_records_given_up_total",
-        "Records archived for they were delivered as often as their group allows; rejected ones"
-        " are acknowledgements.",
-        lambda: counts.given_up,
+        "Records archived for they were delivered as often as their group allows, by group;"
+        " rejected ones are acknowledgements.",
+        lambda: [({"group": group_id}, own.given_up) for group_id, own in counts.by_group()],
         kind="counter",
     )
 
@@ -141,8 +144,7 @@ class _Census:
             for group in list(shard.groups.values()):
                 found[group.kind, group.state_name] += 1
                 members[group.kind] += group.member_count
-                # Of some types the state is looked up with each member.
-                left -= 1 + group.member_count
+                left -= 1
                 if left <= 0:
                     left = GROUPS_PER_TURN
                     yield None

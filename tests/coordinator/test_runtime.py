@@ -12,6 +12,7 @@ import pytest
 from ottla.broker.coordinator import loading, runtime
 from ottla.broker.coordinator.group.coordinator import CONSUMER_OFFSETS
 from ottla.broker.coordinator.group.settings import NEWCOMERS_MS
+from ottla.broker.coordinator.outcome import Counted
 from ottla.broker.coordinator.placement import partition_for
 from ottla.broker.coordinator.records import GROUP_RECORDS
 from ottla.broker.log.log import Log
@@ -295,3 +296,61 @@ async def test_the_stop_sends_parked_members_away(house: House) -> None:
     house.rooms.groups.close()
 
     assert (await parked).error_code == ErrorCode.NOT_COORDINATOR
+
+
+def _delete(partition: int = 0) -> groups.OffsetDeleteRequest:
+    part = groups.OffsetDeleteRequest.OffsetDeleteRequestPartition(partition)
+    return groups.OffsetDeleteRequest(
+        GROUP, [groups.OffsetDeleteRequest.OffsetDeleteRequestTopic("t", [part])]
+    )
+
+
+async def _under_way(partition: Partition) -> None:
+    async with asyncio.timeout(5):
+        while not partition.commit_waiters:
+            await asyncio.sleep(0)
+
+
+async def test_offsets_count_once_they_are_durable(house: House) -> None:
+    counted = house.rooms.groups.counted
+    commit = asyncio.ensure_future(ask(house, _commit(7), 9))
+    await _under_way(_led(house))
+    assert not counted
+    await commit
+    assert counted == {Counted.OFFSET_COMMIT: 1}
+
+    delete = asyncio.ensure_future(ask(house, _delete(), 0))
+    await _under_way(_led(house))
+    assert counted == {Counted.OFFSET_COMMIT: 1}
+    await delete
+    assert counted == {Counted.OFFSET_COMMIT: 1, Counted.OFFSET_DELETION: 1}
+
+
+async def test_offsets_that_were_not_written_do_not_count(house: House) -> None:
+    await ask(house, _commit(7), 9)
+    house.disk.inject("pwrite", errno.ENOSPC, path=".log")
+    refused = await ask(house, _delete(), 0)
+
+    assert refused.error_code == ErrorCode.NOT_COORDINATOR
+    assert await _committed(house) == 7
+    assert house.rooms.groups.counted == {Counted.OFFSET_COMMIT: 1}
+
+
+async def test_offsets_whose_commit_took_too_long_count_when_they_are_durable(
+    house: House,
+) -> None:
+    counted = house.rooms.groups.counted
+    for commits in (1, 2):
+        before = counted[Counted.OFFSET_COMMIT]
+        first = asyncio.ensure_future(ask(house, _commit(7), 9))
+        partition = _led(house)
+        await _under_way(partition)
+        others = [asyncio.ensure_future(ask(house, _commit(8), 9)) for _ in range(commits - 1)]
+        await asyncio.sleep(0)
+        waiter = partition.commit_waiters.popleft()
+        waiter.listener.failed(waiter.part, ErrorCode.REQUEST_TIMED_OUT)
+        assert _code(await first) != 0
+        await asyncio.gather(*others)
+        await _committed(house)
+
+        assert counted[Counted.OFFSET_COMMIT] - before == commits

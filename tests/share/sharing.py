@@ -19,6 +19,7 @@ Ranges = Sequence[tuple[int, int, list[int]]]
 Fetch = share_group.ShareFetchRequest
 Acknowledge = share_group.ShareAcknowledgeRequest
 Initialize = share_state.InitializeShareGroupStateRequest
+Summarize = share_state.ReadShareGroupStateSummaryRequest
 
 
 def topic_id(house: House) -> bytes:
@@ -58,6 +59,16 @@ async def loaded(house: House, partition: int = 0) -> Window:
         assert share.failure is None
         await asyncio.sleep(0)
     return share.window
+
+
+async def written(house: House) -> None:
+    """All that the share coordinator of partition 0 was given is durable: it answers nothing
+    before."""
+    request = Summarize(
+        GROUP, [Summarize.ReadStateSummaryData(topic_id(house), [Summarize.PartitionData(0, 0)])]
+    )
+    (answer,) = (await ask(house, request, 1)).results[0].partitions
+    assert answer.error_code == 0
 
 
 class Member:

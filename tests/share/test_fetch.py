@@ -29,6 +29,7 @@ from tests.share.sharing import (
     begin,
     initialize,
     topic_id,
+    written,
 )
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
@@ -239,6 +240,7 @@ async def test_a_record_that_is_given_up_is_told_of(house: House) -> None:
     for _ in range(2):
         await a.acquire()
         _expire(house)
+        await written(house)
     (told,) = [
         one
         for one in house.rooms.groups.history.told_of(GROUP)

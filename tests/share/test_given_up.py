@@ -14,7 +14,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.configs import IncrementalAlterConfigsRequest
 from tests.coordinator.asking import ask
 from tests.handlers.rooms import House
-from tests.share.sharing import GROUP, TOPIC, Member, begin
+from tests.share.sharing import GROUP, TOPIC, Member, begin, topic_id, written
 
 ACCEPT, RELEASE, REJECT = 1, 2, 3
 LOCK_MS = 30_000
@@ -73,9 +73,12 @@ def timers(house: House) -> Timers:
     return made
 
 
+def _told_of(house: House, event: str) -> list[dict[str, Any]]:
+    return [one for one in house.rooms.groups.history.told_of(GROUP) if one["event"] == event]
+
+
 def _given_up(house: House) -> list[dict[str, Any]]:
-    told = house.rooms.groups.history.told_of(GROUP)
-    return [one for one in told if one["event"] == "share_records_given_up"]
+    return _told_of(house, "share_records_given_up")
 
 
 def _spans(house: House) -> list[tuple[int, int, int]]:
@@ -162,32 +165,135 @@ class HeldStore:
         self.writes.append(then)
 
 
-@pytest.mark.parametrize(
-    ("code", "spans"),
-    [
-        (ErrorCode.NOT_LEADER_OR_FOLLOWER, []),
-        (ErrorCode.UNKNOWN_SERVER_ERROR, [(0, 0, 1)]),
-    ],
-)
-async def test_what_a_newer_state_fences_is_not_given_up(
-    house: House, timers: Timers, code: ErrorCode, spans: list[tuple[int, int, int]]
-) -> None:
-    """The lock ends while the write is under way, and the write fails."""
-    await house.append(TOPIC, 0, [b"v"])
-    a = Member(house, "a")
+async def _held_twice(house: House, a: Member) -> None:
+    """Record 0, for the last time."""
     await a.acquire()
     await a.acknowledge((0, 0, [RELEASE]))
     assert await a.acquire() == [(0, 0, 2)]
-    store = HeldStore()
-    shares = house.rooms.shares
-    shares.store = store  # type: ignore[assignment]
-    waiting = asyncio.ensure_future(a.acknowledge((0, 0, [ACCEPT])))
-    async with asyncio.timeout(5):
-        while not store.writes:
-            await asyncio.sleep(0)
-    house.rooms.clock.advance(LOCK_MS)  # type: ignore[attr-defined]
-    store.writes[0](KafkaError(code))
-    assert (await waiting).error_code == code
 
-    assert _spans(house) == spans
-    assert (shares.counts.given_up, shares.counts.lock_timeouts) == (len(spans), len(spans))
+
+def _hold_writes(house: House) -> HeldStore:
+    store = HeldStore()
+    house.rooms.shares.store = store  # type: ignore[assignment]
+    return store
+
+
+async def _begun(store: HeldStore, writes: int) -> None:
+    async with asyncio.timeout(5):
+        while len(store.writes) < writes:
+            await asyncio.sleep(0)
+
+
+def _counted(house: House) -> tuple[int, int]:
+    """(records given up, records whose lock ended)."""
+    counts = house.rooms.shares.counts.of(GROUP)
+    return counts.given_up, counts.lock_timeouts
+
+
+def _expire(house: House) -> None:
+    house.rooms.clock.advance(LOCK_MS)  # type: ignore[attr-defined]
+    share = house.rooms.shares.get(GROUP, (topic_id(house), 0))
+    assert share is not None
+    share.expire()
+
+
+async def test_what_a_newer_state_fences_is_not_given_up(house: House, timers: Timers) -> None:
+    """The lock ends while the write is under way, and the write fails."""
+    await house.append(TOPIC, 0, [b"v"])
+    a = Member(house, "a")
+    await _held_twice(house, a)
+    store = _hold_writes(house)
+    waiting = asyncio.ensure_future(a.acknowledge((0, 0, [ACCEPT])))
+    await _begun(store, 1)
+    house.rooms.clock.advance(LOCK_MS)  # type: ignore[attr-defined]
+    store.writes[0](KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    assert (await waiting).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    timers.advance(TELL_EVERY_S)
+
+    assert _spans(house) == []
+    assert _counted(house) == (0, 0)
+
+
+async def test_a_lock_that_ends_while_a_write_fails_counts_with_the_next_write(
+    house: House, timers: Timers
+) -> None:
+    await house.append(TOPIC, 0, [b"v"])
+    a = Member(house, "a")
+    await _held_twice(house, a)
+    store = _hold_writes(house)
+    waiting = asyncio.ensure_future(a.acknowledge((0, 0, [ACCEPT])))
+    await _begun(store, 1)
+    house.rooms.clock.advance(LOCK_MS)  # type: ignore[attr-defined]
+    store.writes[0](KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+    assert (await waiting).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert _spans(house) == []
+    assert _counted(house) == (0, 0)
+
+    await house.append(TOPIC, 0, [b"v"])
+    assert await a.acquire() == [(1, 1, 1)]
+    waiting = asyncio.ensure_future(a.acknowledge((1, 1, [ACCEPT])))
+    await _begun(store, 2)
+    store.writes[1](None)
+    assert (await waiting).error_code == 0
+    assert _spans(house) == [(0, 0, 1)]
+    assert _counted(house) == (1, 1)
+
+
+async def test_a_lock_that_ends_counts_once_that_is_written(house: House, timers: Timers) -> None:
+    """And if that fails, with the next write."""
+    await house.append(TOPIC, 0, [b"v"] * 2)
+    a = Member(house, "a")
+    await _held_twice(house, a)
+    store = _hold_writes(house)
+    _expire(house)
+    store.writes[0](KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+    assert await a.acquire() == [(1, 1, 2)]
+    _expire(house)
+    timers.advance(TELL_EVERY_S)
+    assert _counted(house) == (0, 0)
+    assert _told_of(house, "share_locks_ended") == []
+    assert _spans(house) == []
+    store.writes[1](None)
+    timers.advance(TELL_EVERY_S)
+
+    assert _counted(house) == (2, 3)
+    assert _spans(house) == [(0, 1, 2)]
+    (told,) = _told_of(house, "share_locks_ended")
+    assert (told["member_id"], told["topics"]) == ("a", [TOPIC])
+    assert (told["partitions"], told["records"]) == (1, 3)
+
+
+async def test_a_state_that_is_fenced_when_a_lock_ends_is_read_anew(house: House) -> None:
+    await house.append(TOPIC, 0, [b"v"])
+    a = Member(house, "a")
+    await a.acquire()
+    store = _hold_writes(house)
+    _expire(house)
+    store.writes[0](KafkaError(ErrorCode.FENCED_STATE_EPOCH))
+
+    assert house.rooms.shares.get(GROUP, (topic_id(house), 0)) is None
+
+
+async def test_locks_that_end_together_are_told_by_member(house: House, timers: Timers) -> None:
+    await house.append(TOPIC, 0, [b"v"] * 3)
+    a, b = Member(house, "a"), Member(house, "b")
+    assert await a.acquire(records=1, exactly=True) == [(0, 0, 1)]
+    assert await b.acquire() == [(1, 2, 1)]
+    _expire(house)
+    await written(house)
+    timers.advance(TELL_EVERY_S)
+
+    told = _told_of(house, "share_locks_ended")
+    assert [(one["member_id"], one["records"]) for one in told] == [("a", 1), ("b", 2)]
+    timers.advance(TELL_EVERY_S)
+    assert len(_told_of(house, "share_locks_ended")) == 2
+
+
+async def test_locks_that_ended_are_told_before_the_broker_stops(house: House) -> None:
+    await house.append(TOPIC, 0, [b"v"])
+    await Member(house, "a").acquire()
+    _expire(house)
+    await written(house)
+    house.rooms.shares.close()
+
+    assert [one["records"] for one in _told_of(house, "share_locks_ended")] == [1]

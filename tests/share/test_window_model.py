@@ -211,10 +211,12 @@ class Model(RuleBasedStateMachine):
         ]
         wakes = self.window.next_deadline_ms
         assert not due or (wakes is not None and wakes <= self.now_ms)
-        batches = self.window.expire(self.limits, now_ms=self.now_ms)
+        freed = self.window.expire(self.limits, now_ms=self.now_ms)
         assert [
-            offset for batch in batches for offset in range(batch.first, batch.last + 1)
-        ] == sorted(due)
+            (offset, member_id)
+            for batch, member_id in freed
+            for offset in range(batch.first, batch.last + 1)
+        ] == [(offset, self.rows[offset].member) for offset in sorted(due)]
         for offset in due:
             self._free(self.rows[offset])
         self._forget()

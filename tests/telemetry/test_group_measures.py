@@ -11,6 +11,7 @@ from ottla.broker import group_measures
 from ottla.broker.coordinator import loading
 from ottla.broker.coordinator.group.coordinator import CONSUMER_OFFSETS
 from ottla.broker.group_measures import watch_groups, watch_shares
+from ottla.broker.share.counts import IDLE_GROUPS_MAX, ShareCounts
 from ottla.broker.telemetry.metrics import PAUSE, Registry
 from ottla.protocol.messages import groups
 from ottla.protocol.messages.configs import IncrementalAlterConfigsRequest
@@ -18,7 +19,7 @@ from ottla.protocol.messages.consumer_group import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.share_group import ShareGroupHeartbeatRequest
 from tests.coordinator.asking import ask
 from tests.handlers.rooms import House
-from tests.share.sharing import GROUP, TOPIC, Member, begin, topic_id
+from tests.share.sharing import GROUP, TOPIC, Member, begin, topic_id, written
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 GROUP_CONFIG = 32
@@ -176,6 +177,8 @@ async def test_offsets_committed_deleted_and_expired(house: House) -> None:
     house.rooms.clock.advance(8 * DAY_MS)  # type: ignore[attr-defined]
     now = house.rooms.groups.now()
     house.rooms.groups.perform_all(lambda shard: shard.expire_offsets(now))
+    # It is answered when what was written before is durable.
+    await ask(house, groups.DescribeGroupsRequest(["simple", "other"]), 5)
 
     assert _values(page, "ottla_offset_commits_total") == {"": 4}
     assert _values(page, "ottla_offset_deletions_total") == {"": 1}
@@ -226,13 +229,13 @@ async def test_the_records_that_a_share_group_has_in_hand(house: House) -> None:
         f"{GROUP} settled": 4,
     }
     assert _values(page, "ottla_share_acknowledgements_total") == {
-        "accept": 2,
-        "release": 1,
-        "reject": 1,
-        "renew": 4,
-        "gap": 1,
+        f"{GROUP} accept": 2,
+        f"{GROUP} release": 1,
+        f"{GROUP} reject": 1,
+        f"{GROUP} renew": 4,
+        f"{GROUP} gap": 1,
     }
-    assert _values(page, "ottla_share_records_given_up_total") == {"": 0}
+    assert _values(page, "ottla_share_records_given_up_total") == {GROUP: 0}
 
 
 async def test_locks_that_end_and_records_that_come_no_more(house: House) -> None:
@@ -252,11 +255,12 @@ async def test_locks_that_end_and_records_that_come_no_more(house: House) -> Non
         share = share_of(GROUP, (topic_id(house), 0))
         assert share is not None
         share.expire()
+        await written(house)
         await a.acquire()
 
-    assert _values(page, "ottla_share_acknowledgements_total")["release"] == 2
-    given_up = _values(page, "ottla_share_records_given_up_total")[""]
-    timeouts = _values(page, "ottla_share_lock_timeouts_total")[""]
+    assert _values(page, "ottla_share_acknowledgements_total")[f"{GROUP} release"] == 2
+    given_up = _values(page, "ottla_share_records_given_up_total")[GROUP]
+    timeouts = _values(page, "ottla_share_lock_timeouts_total")[GROUP]
     assert (given_up, timeouts) == (3, 4), "one lock ended twice, two of them once"
 
 
@@ -274,5 +278,19 @@ async def test_a_release_at_the_limit_is_given_up_and_a_rejection_is_not(house: 
 
     await a.acknowledge((0, 0, [RELEASE]))
 
-    assert _values(page, "ottla_share_records_given_up_total") == {"": 1}
-    assert _values(page, "ottla_share_acknowledgements_total")["reject"] == 1
+    assert _values(page, "ottla_share_records_given_up_total") == {GROUP: 1}
+    assert _values(page, "ottla_share_acknowledgements_total")[f"{GROUP} reject"] == 1
+
+
+def test_groups_that_nothing_is_delivered_to_are_forgotten_when_they_are_many() -> None:
+    delivering = {"first"}
+    counts = ShareCounts(delivering.__contains__)
+    for group_id in ("first", "second", *map(str, range(IDLE_GROUPS_MAX))):
+        counts.of(group_id).given_up += 1
+    shown = dict(counts.by_group())
+
+    assert len(shown) == IDLE_GROUPS_MAX + 1
+    assert "first" in shown
+    assert "second" not in shown
+    assert counts.of("second").given_up == 0
+    assert counts.of("first").given_up == 1

@@ -54,7 +54,8 @@ class Answer(NamedTuple):
 
 
 class Counted(Enum):
-    """What happens too often to be told each time; the unit is one partition's offset."""
+    """What happens too often to be told each time, and is counted once its records are durable; the
+    unit is one partition's offset."""
 
     OFFSET_COMMIT = auto()
     OFFSET_EXPIRATION = auto()

@@ -84,12 +84,13 @@ class RunnerState(Enum):
 
 
 class _Append:
-    """One append under way, and the answers that wait for it."""
+    """One append under way, the answers that wait for it, and what counts once it is durable."""
 
-    __slots__ = ("answers",)
+    __slots__ = ("answers", "counted")
 
-    def __init__(self, answers: list[Answer]) -> None:
+    def __init__(self, answers: list[Answer], counted: Counter[Counted]) -> None:
         self.answers = answers
+        self.counted = counted
 
 
 class Runner(Generic[S]):
@@ -104,6 +105,7 @@ class Runner(Generic[S]):
         self.closed = False
         self._records: list[Record] = []
         self._answers: list[Answer] = []
+        self._counted: Counter[Counted] = Counter()
         self._append: _Append | None = None
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None
@@ -128,12 +130,12 @@ class Runner(Generic[S]):
         coordinator = self._coordinator
         for told in outcome.told:
             coordinator.history.add(told)
-        for what, times in outcome.counted.items():
-            coordinator.counted[what] += times
         if outcome.records:
             now_ms = coordinator.clock.wall_ms()
             encode = coordinator.record_format.encode
             self._records += [encode(record, now_ms) for record in outcome.records]
+            if outcome.counted:
+                self._counted.update(outcome.counted)
             if self._append is None and not self._scheduled:
                 self._scheduled = True
                 coordinator.loop.call_soon(self._append_gathered)
@@ -179,6 +181,8 @@ class Runner(Generic[S]):
             self._append = None
             if self._records:
                 self._append_gathered()
+        if part.counted:
+            self._coordinator.counted.update(part.counted)
         for answer in part.answers:
             answer.leave()
 
@@ -191,7 +195,9 @@ class Runner(Generic[S]):
             self._append_gathered()
             if self._append is None:
                 # Nothing is: but what was written is still not durable, and can be seen.
-                self._await(_Append([]), self.partition.log.log_end_offset - 1)
+                self._await(_Append([], part.counted), self.partition.log.log_end_offset - 1)
+            else:
+                self._append.counted.update(part.counted)
         answers, part.answers = part.answers, []
         self._refuse(answers, code)
 
@@ -227,7 +233,7 @@ class Runner(Generic[S]):
                 unknown_types=loader.unknown_types,
             )
         if self.partition.log.high_watermark < self.partition.log.log_end_offset:
-            self._await(_Append([]), self.partition.log.log_end_offset - 1)
+            self._await(_Append([], Counter()), self.partition.log.log_end_offset - 1)
         self.perform(shard.loaded(coordinator.now()))
 
     def _not_loaded(self, error: LoadFailed) -> None:
@@ -260,8 +266,8 @@ class Runner(Generic[S]):
         if self.closed or not self._records or self._append is not None:
             return
         records, self._records = self._records, []
-        part = _Append(self._answers)
-        self._answers = []
+        part = _Append(self._answers, self._counted)
+        self._answers, self._counted = [], Counter()
         replicas = self._coordinator.replicas
         last_offset = -1
         try:
@@ -304,6 +310,7 @@ class Runner(Generic[S]):
         shard, self.shard = self.shard, None
         self.failure = code
         self._records.clear()
+        self._counted.clear()
         answers, self._answers = self._answers, []
         self._refuse(answers, ErrorCode.NOT_COORDINATOR)
         if self._append is not None:
@@ -377,7 +384,7 @@ class Coordinator(Generic[S]):
         self.refuse = refuse
         self.commit_timeout_ms = commit_timeout_ms
         self.counted: Counter[Counted] = Counter()
-        """Since the broker started."""
+        """Since the broker started: what was written, once it is durable."""
         self._runners: dict[int, Runner[S]] = {}
         self._partition_count = 0
 

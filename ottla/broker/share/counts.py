@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from ottla.broker.coordinator.share.batches import ARCHIVED, StateBatch
+from ottla.broker.share.overdue import Lapsed
 from ottla.broker.share.window import ACCEPT, GAP, REJECT, RELEASE, RENEW, Transition
 
 ACKNOWLEDGEMENTS = {
@@ -15,14 +16,17 @@ ACKNOWLEDGEMENTS = {
     RENEW: "renew",
     GAP: "gap",
 }
+IDLE_GROUPS_MAX = 200
+"""Groups that are remembered though nothing is delivered to them any more. Anybody may name a
+group, and each takes seven lines of the metrics page."""
 
 
 @dataclass(slots=True)
-class ShareCounts:
-    """Of all share groups since the broker started; one per broker."""
+class GroupCounts:
+    """Of one share group. All of it is counted once it is written."""
 
     acknowledged: dict[int, int] = field(default_factory=lambda: dict.fromkeys(ACKNOWLEDGEMENTS, 0))
-    """By what members said of them, once that counts."""
+    """By what members said of them."""
     lock_timeouts: int = 0
     """Records whose lock ended before what was said of them was durable, if anything was; to renew
     a lock says nothing of its records."""
@@ -35,11 +39,40 @@ class ShareCounts:
             self.acknowledged[kind] += count
         self.given_up += _archived(transition.given_up)
 
-    def add_timeouts(self, batches: Iterable[StateBatch]) -> None:
+    def add_timeouts(self, lapsed: Lapsed) -> None:
         """The locks of these have ended."""
-        batches = list(batches)
-        self.lock_timeouts += sum(batch.last - batch.first + 1 for batch in batches)
-        self.given_up += _archived(batches)
+        self.lock_timeouts += sum(lapsed.records.values())
+        self.given_up += lapsed.given_up.records
+
+
+class ShareCounts:
+    """Of all share groups since the broker started, by group; one per broker. `is_delivering` says
+    whether a group is delivered to just now; should there be too many others, those are forgotten
+    for which nothing was counted the longest."""
+
+    __slots__ = ("_groups", "_is_delivering")
+
+    def __init__(self, is_delivering: Callable[[str], bool]) -> None:
+        self._is_delivering = is_delivering
+        self._groups: dict[str, GroupCounts] = {}
+
+    def of(self, group_id: str) -> GroupCounts:
+        """To be added to now, and not to be kept."""
+        counts = self._groups.pop(group_id, None)
+        if counts is None:
+            self._forget_idle()
+            counts = GroupCounts()
+        self._groups[group_id] = counts
+        return counts
+
+    def by_group(self) -> Iterable[tuple[str, GroupCounts]]:
+        return self._groups.items()
+
+    def _forget_idle(self) -> None:
+        if len(self._groups) >= IDLE_GROUPS_MAX:
+            idle = [one for one in self._groups if not self._is_delivering(one)]
+            for group_id in idle[: max(len(idle) - IDLE_GROUPS_MAX + 1, 0)]:
+                del self._groups[group_id]
 
 
 def _archived(batches: Iterable[StateBatch]) -> int:

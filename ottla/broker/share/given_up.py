@@ -40,13 +40,26 @@ class GivenUp:
                 continue
             found = True
             whole = f"delivered {batch.delivery_count} times, and {reason}"
-            lot = self._lots.setdefault(whole, Lot(batch.first, batch.last))
-            lot.first = min(lot.first, batch.first)
-            lot.last = max(lot.last, batch.last)
-            lot.records += batch.last - batch.first + 1
+            self._add(whole, Lot(batch.first, batch.last, batch.last - batch.first + 1))
         return found
+
+    def add_all(self, other: GivenUp) -> bool:
+        """The same for what was gathered elsewhere."""
+        for reason, lot in other._lots.items():
+            self._add(reason, lot)
+        return bool(other._lots)
+
+    @property
+    def records(self) -> int:
+        return sum(lot.records for lot in self._lots.values())
 
     def take(self) -> dict[str, Lot]:
         """What there is, which is not there any more then."""
         lots, self._lots = self._lots, {}
         return lots
+
+    def _add(self, reason: str, new: Lot) -> None:
+        lot = self._lots.setdefault(reason, Lot(new.first, new.last))
+        lot.first = min(lot.first, new.first)
+        lot.last = max(lot.last, new.last)
+        lot.records += new.records

@@ -8,16 +8,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.coordinator.share.batches import StateBatch, merged
 from ottla.broker.coordinator.share.state import SharePartitionKey
 from ottla.broker.replication.replicas import Partition
 from ottla.broker.share.given_up import GivenUp
+from ottla.broker.share.overdue import Lapsed
 from ottla.broker.share.rules import BY_DURATION, EARLIEST, ShareRules, duration_ms
 from ottla.broker.share.store import FENCING, Done, State
-from ottla.broker.share.window import Acknowledgement, Acquired, Found, Transition, Window, Wish
+from ottla.broker.share.window import (
+    Acknowledgement,
+    Acquired,
+    Found,
+    Freed,
+    Transition,
+    Window,
+    Wish,
+)
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -43,6 +51,7 @@ class SharePartition:
 
     __slots__ = (
         "_given_up",
+        "_lapsed",
         "_owed",
         "_owner",
         "_telling",
@@ -73,6 +82,8 @@ class SharePartition:
         self.waiters: dict[ShareWaiter, None] = {}
         self._owed: tuple[StateBatch, ...] = ()
         """What counts already and could not be written: it is written with what comes next."""
+        self._lapsed: Lapsed | None = None
+        """The locks that have ended so: they are counted and told of when that is written."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._given_up = GivenUp()
@@ -151,12 +162,11 @@ class SharePartition:
             self._timer = None
         if self.is_fenced or self.window is None:
             return
-        batches = self.window.expire(self.rules.limits, now_ms=self._now_ms())
+        freed = self.window.expire(self.rules.limits, now_ms=self._now_ms())
         self._arm()
-        if batches:
-            self._owner.counts.add_timeouts(batches)
-            self._give_up(batches, "its lock ended")
-            self._persist(batches, partial(self._owe_unwritten, batches))
+        if freed:
+            self._owe(freed)
+            self._persist((), _nobody_waits)
             self._wake()
 
     # inside
@@ -204,9 +214,8 @@ class SharePartition:
 
     def _write(self, transition: Transition, reason: str, done: Done) -> None:
         """`reason` is why records go back, should some be given up instead."""
-        counts = self._owner.counts
         if not transition.runs:
-            counts.add_transition(transition)
+            self._count(transition)
             done(None)
             return
 
@@ -216,15 +225,10 @@ class SharePartition:
             limits = self.rules.limits
             now_ms = self._now_ms()
             freed = window.complete(transition, limits, is_written=error is None, now_ms=now_ms)
-            if error is not None and error.code in FENCING:
-                # What was freed of it comes again, from what is written.
-                self._owner.drop(self, f"its state cannot be written: {error}")
-            else:
-                if error is None:
-                    counts.add_transition(transition)
-                    self._give_up(transition.given_up, reason)
-                counts.add_timeouts(freed)
-                self._give_up(freed, "its lock ended")
+            if error is None:
+                self._count(transition)
+                self._give_up(transition.given_up, reason)
+            elif not self.is_fenced:
                 self._owe(freed)
             done(error)
             self._wake()
@@ -234,9 +238,17 @@ class SharePartition:
     def _persist(self, batches: Sequence[StateBatch], then: Done) -> None:
         assert self.window is not None
         owed, self._owed = self._owed, ()
+        lapsed, self._lapsed = self._lapsed, None
 
         def written(error: KafkaError | None) -> None:
-            self._owe_unwritten(owed, error)
+            if error is None:
+                if lapsed is not None:
+                    self._locks_ended(lapsed)
+            elif error.code in FENCING:
+                # What was freed comes again, from what is written.
+                self._owner.drop(self, f"its state cannot be written: {error}")
+            else:
+                self._owe_again(owed, lapsed)
             then(error)
 
         self._owner.store.write(
@@ -249,13 +261,19 @@ class SharePartition:
             then=written,
         )
 
-    def _owe_unwritten(self, batches: Sequence[StateBatch], error: KafkaError | None) -> None:
-        if error is not None:
-            self._owe(batches)
+    def _owe(self, freed: Sequence[Freed]) -> None:
+        if freed:
+            lapsed = Lapsed()
+            lapsed.add(freed)
+            self._owe_again([one.batch for one in freed], lapsed)
 
-    def _owe(self, batches: Sequence[StateBatch]) -> None:
-        if batches and self.window is not None:
-            self._owed = merged([*self._owed, *batches], self.window.start)
+    def _owe_again(self, batches: Sequence[StateBatch], lapsed: Lapsed | None) -> None:
+        assert self.window is not None
+        self._owed = merged([*self._owed, *batches], self.window.start)
+        if lapsed is not None:
+            if self._lapsed is not None:
+                lapsed.add_all(self._lapsed)
+            self._lapsed = lapsed
 
     def _wake(self) -> None:
         for waiter in tuple(self.waiters):
@@ -273,6 +291,14 @@ class SharePartition:
         delay_ms = max(deadline_ms - self._now_ms(), 0)
         self._timer_ms = deadline_ms
         self._timer = self._owner.loop.call_later(delay_ms / MS_PER_S, self.expire)
+
+    def _count(self, transition: Transition) -> None:
+        self._owner.counts.of(self.key.group_id).add_transition(transition)
+
+    def _locks_ended(self, lapsed: Lapsed) -> None:
+        self._owner.locks_ended(self, lapsed)
+        if self._given_up.add_all(lapsed.given_up) and self._telling is None:
+            self._tell_given_up()
 
     def _give_up(self, batches: Sequence[StateBatch], reason: str) -> None:
         """Somebody will ask why a record did not come again."""

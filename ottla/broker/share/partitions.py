@@ -20,12 +20,16 @@ from ottla.broker.metadata.image import GROUP_RESOURCE, MetadataImage
 from ottla.broker.ports import Clock
 from ottla.broker.replication.replicas import Partition, Replicas
 from ottla.broker.share.counts import ShareCounts
+from ottla.broker.share.overdue import Lapsed, Overdue
 from ottla.broker.share.partition import SharePartition
 from ottla.broker.share.passing import Passing
 from ottla.broker.share.rules import LiveRules
 from ottla.broker.share.sessions import Place, ShareSession, ShareSessions
 from ottla.broker.share.store import ShareStore
 from ottla.config.broker import BrokerConfig
+
+TELL_EVERY_S = 1.0
+"""So late it is told whose locks have ended: those of many partitions then do together."""
 
 
 class MemberListener:
@@ -61,12 +65,14 @@ class SharePartitions:
         self.clock = clock
         self.store = ShareStore(coordinator, loop)
         self.sessions = ShareSessions()
-        self.counts = ShareCounts()
+        self.counts = ShareCounts(lambda group_id: group_id in self._groups)
         self.passing = Passing(loop.call_soon)
         self._history = history
         self._replicas = replicas
         self._config = config
         self._groups: dict[str, dict[Place, SharePartition]] = {}
+        self._overdue = Overdue()
+        self._telling: asyncio.TimerHandle | None = None
 
         def overrides(group_id: str) -> Mapping[str, str]:
             return image().configs.get(GROUP_RESOURCE, group_id)
@@ -154,6 +160,14 @@ class SharePartitions:
         for session in self.sessions.of_connection(connection):
             self.end_session(session.group_id, session.member_id, "its connection was closed")
 
+    def locks_ended(self, share: SharePartition, lapsed: Lapsed) -> None:
+        """Locks of records have ended, and that is written: it counts, and will be told."""
+        group_id, partition = share.key.group_id, share.partition
+        self.counts.of(group_id).add_timeouts(lapsed)
+        self._overdue.add(group_id, partition.topic, partition.index, lapsed.records)
+        if self._telling is None:
+            self._telling = self.loop.call_later(TELL_EVERY_S, self._tell_overdue)
+
     def published(self, delta: Delta) -> None:
         """A change of the metadata is in force."""
         if not delta.changed_partitions and not delta.deleted_topics:
@@ -169,9 +183,26 @@ class SharePartitions:
             for share in own.values():
                 share.fence()
         self._groups.clear()
+        if self._telling is not None:
+            self._telling.cancel()
+            self._tell_overdue()
 
     def tell(self, event: str, group_id: str, reason: str, **fields: Any) -> None:
         self._history.add(Told(event, group_id, reason, fields))
+
+    def _tell_overdue(self) -> None:
+        """Somebody will ask why records came twice."""
+        self._telling = None
+        for (group_id, member_id), lapse in self._overdue.take().items():
+            self.tell(
+                "share_locks_ended",
+                group_id,
+                "the member did not acknowledge the records before their lock ended",
+                member_id=member_id,
+                topics=sorted({topic for topic, _ in lapse.places}),
+                partitions=len(lapse.places),
+                records=lapse.records,
+            )
 
     def _is_led(self, partition: Partition) -> bool:
         return partition.online and (

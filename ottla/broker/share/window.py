@@ -94,6 +94,13 @@ class Acknowledgement(NamedTuple):
     types: Sequence[int]
 
 
+class Freed(NamedTuple):
+    """Records whose lock has ended, what is to be written of them, and who held them."""
+
+    batch: StateBatch
+    member_id: str
+
+
 class Transition:
     """Runs that are on their way to another state, until that is written. `said` is what a member
     said of how many records, a renewal too, which moves none; `given_up` are the runs that would go
@@ -297,11 +304,11 @@ class Window:
 
     def complete(
         self, transition: Transition, limits: Limits, *, is_written: bool, now_ms: int
-    ) -> list[StateBatch]:
+    ) -> list[Freed]:
         """The transition is durable and takes place; or it could not be written, and the records
         are held as before, unless the lock has ended meanwhile: what is returned is to be written
         of that, though it counts already."""
-        freed: list[StateBatch] = []
+        freed: list[Freed] = []
         for run in transition.runs:
             run.transition = None
             is_here = run.first >= self.start
@@ -310,8 +317,9 @@ class Window:
             if is_written:
                 run.become(run.target)
             elif run.lock_until_ms <= now_ms:
+                member_id = run.member_id
                 run.become(_target(run, RecordState.AVAILABLE, limits))
-                freed.append(StateBatch(run.first, run.last, int(run.state), run.delivery_count))
+                freed.append(Freed(_batch_of(run), member_id))
             else:
                 run.target = run.state
             if is_here:
@@ -319,9 +327,9 @@ class Window:
         self._advance()
         return freed
 
-    def expire(self, limits: Limits, *, now_ms: int) -> list[StateBatch]:
+    def expire(self, limits: Limits, *, now_ms: int) -> list[Freed]:
         """Ends the locks that are due; what is to be written of it, though it counts already."""
-        freed: list[Run] = []
+        freed: list[Freed] = []
         deadlines: list[int] = []
         for run in self._line:
             if run.state is not RecordState.ACQUIRED:
@@ -329,14 +337,12 @@ class Window:
             if run.lock_until_ms > now_ms:
                 deadlines.append(run.lock_until_ms)
             elif run.transition is None:
+                member_id = run.member_id
                 self._become(run, _target(run, RecordState.AVAILABLE, limits))
-                freed.append(run)
+                freed.append(Freed(_batch_of(run), member_id))
         self._next_deadline_ms = min(deadlines, default=None)
-        batches = _as_batches(
-            StateBatch(run.first, run.last, int(run.state), run.delivery_count) for run in freed
-        )
         self._advance()
-        return batches
+        return freed
 
     def move_start(self, offset: int) -> None:
         """The log begins at a later offset: what lay before is gone, whoever held it."""
@@ -530,6 +536,10 @@ def _target(run: Run, target: RecordState, limits: Limits) -> RecordState:
     if target is RecordState.AVAILABLE and given_up:
         return RecordState.ARCHIVED
     return target
+
+
+def _batch_of(run: Run) -> StateBatch:
+    return StateBatch(run.first, run.last, int(run.state), run.delivery_count)
 
 
 def _as_batches(batches: Iterable[StateBatch]) -> list[StateBatch]:

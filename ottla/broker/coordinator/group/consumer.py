@@ -17,7 +17,13 @@ from typing import ClassVar, NamedTuple
 
 from ottla.broker.coordinator.group.classic import CONSUMER_PROTOCOL
 from ottla.broker.coordinator.group.kinds import Kind
-from ottla.broker.coordinator.group.modern import Assignment, ModernGroup, ModernMember, Target
+from ottla.broker.coordinator.group.modern import (
+    Assignment,
+    MemberState,
+    ModernGroup,
+    ModernMember,
+    Target,
+)
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.coordinator_records import (
@@ -103,6 +109,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         "_classic_count",
         "_classic_names",
         "_owners",
+        "_reconciled",
         "_regexes",
         "has_partition_metadata",
         "is_resolving",
@@ -120,6 +127,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         """Soft: its regular expressions are being matched just now."""
         self._owners: dict[bytes, dict[int, str]] = {}
         self._regexes: Counter[str] = Counter()
+        self._reconciled: Counter[int] = Counter()
+        """How many members have what the target of an epoch gives them."""
         self._classic_count = 0
         self._classic_names: Counter[str] = Counter()
 
@@ -142,6 +151,10 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
             if old is not None:
                 self._count_classic(old, -1)
             self._count_classic(member, 1)
+        if old is None or (old.state, old.epoch) != (member.state, member.epoch):
+            if old is not None:
+                self._count_reconciled(old, -1)
+            self._count_reconciled(member, 1)
         if old is None or (old.assigned, old.revoking) != (member.assigned, member.revoking):
             if old is not None:
                 self._forget_owner(old)
@@ -152,6 +165,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         if member is not None:
             self._forget_regex(member)
             self._forget_static(member)
+            self._count_reconciled(member, -1)
             self._count_classic(member, -1)
             self._forget_owner(member)
         return member
@@ -271,8 +285,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
             return ConsumerState.EMPTY
         if self.epoch > self.target.epoch:
             return ConsumerState.ASSIGNING
-        target_epoch = self.target.epoch
-        if all(member.is_reconciled_to(target_epoch) for member in self.members.values()):
+        if self._reconciled[self.target.epoch] == len(self.members):
             return ConsumerState.STABLE
         return ConsumerState.RECONCILING
 
@@ -341,6 +354,12 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
                 self._classic_names[name] += sign
                 if not self._classic_names[name]:
                     del self._classic_names[name]
+
+    def _count_reconciled(self, member: ConsumerMember, sign: int) -> None:
+        if member.state is MemberState.STABLE:
+            self._reconciled[member.epoch] += sign
+            if not self._reconciled[member.epoch]:
+                del self._reconciled[member.epoch]
 
     def _forget_owner(self, member: ConsumerMember) -> None:
         for owned in (member.assigned, member.revoking):
