@@ -376,6 +376,8 @@ def test_each_thing_that_happens_is_told_with_its_reason() -> None:
         ("group_member_evicted", "its session of 45000 ms is over"),
         ("group_empty", "B was evicted: its session of 45000 ms is over"),
     ]
+    (left,) = [one.fields for one in pair.lone.told if one.event == "group_member_left"]
+    assert left["client_id"] == "x"
 
 
 def test_a_group_that_is_empty_goes_with_its_last_offset() -> None:

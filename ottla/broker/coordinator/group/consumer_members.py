@@ -117,6 +117,7 @@ def leave_for_a_while(turn: Turn, group: ConsumerGroup, member: ConsumerMember) 
         "it is static, and says that it will be back",
         member_id=member.member_id,
         instance_id=member.instance_id,
+        client_id=member.client_id,
     )
 
 
