@@ -117,11 +117,11 @@ def test_accounts_of_who_is_gone_are_dropped() -> None:
     quotas = _quotas()
     _of(quotas, 7).charge(1)
     quotas.forget_idle(7 + IDLE_MS)
-    assert repr(quotas) == "<MutationQuotas 1 accounts=1>"
+    assert repr(quotas) == "<MutationQuotas <Accounts controller_mutation_rate limits=1 held=1>>"
 
     quotas.forget_idle(8 + IDLE_MS)
 
-    assert repr(quotas) == "<MutationQuotas 1 accounts=0>"
+    assert repr(quotas) == "<MutationQuotas <Accounts controller_mutation_rate limits=1 held=0>>"
 
 
 def _create(

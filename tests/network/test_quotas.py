@@ -170,11 +170,11 @@ def test_accounts_of_who_is_gone_are_dropped() -> None:
     quotas = _limiting(producer_byte_rate=1000.0)
     quotas.charge(PRODUCED, "u", "c", 1, 7)
     quotas.forget_idle(7 + IDLE_MS)
-    assert repr(quotas) == "<ClientQuotas {'producer_byte_rate': 1} accounts=1>"
+    assert repr(quotas) == "<ClientQuotas [<Accounts producer_byte_rate limits=1 held=1>]>"
 
     quotas.forget_idle(8 + IDLE_MS)
 
-    assert repr(quotas) == "<ClientQuotas {'producer_byte_rate': 1} accounts=0>"
+    assert repr(quotas) == "<ClientQuotas [<Accounts producer_byte_rate limits=1 held=0>]>"
 
 
 @pytest.mark.parametrize("limit", [UNLIMITED, 1e305, 1e308, float("inf")])

@@ -13,15 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ottla.broker.controller.quota_accounts import (
-    IDLE_MS,
-    SECOND_MS,
-    Account,
-    Balance,
-    account_of,
-    limits_of,
-    wait_ms,
-)
+from ottla.broker.controller.quota_accounts import Account, Accounts, wait_ms
 from ottla.broker.metadata.image import QuotaEntity
 from ottla.protocol.errors import ErrorCode, KafkaError
 
@@ -39,14 +31,13 @@ def nobody_pays(partitions: int) -> None:
 class Mutations:
     """What one request takes; `charge` is handed to the controller's command."""
 
-    __slots__ = ("_account", "_balance", "_is_strict", "_most", "_now_ms", "_wait_ms")
+    __slots__ = ("_account", "_accounts", "_is_strict", "_now_ms", "_wait_ms")
 
     def __init__(
-        self, account: Account, balance: Balance, *, most: float, is_strict: bool, now_ms: int
+        self, accounts: Accounts, account: Account, *, is_strict: bool, now_ms: int
     ) -> None:
+        self._accounts = accounts
         self._account = account
-        self._balance = balance
-        self._most = most
         self._is_strict = is_strict
         self._now_ms = now_ms
         self._wait_ms = 0
@@ -68,8 +59,7 @@ class Mutations:
         return max(self._wait_ms - (now_ms - self._now_ms), 0)
 
     def _take(self, partitions: int) -> float:
-        limit = self._account.limit
-        return self._balance.take(partitions, limit=limit, most=self._most, now_ms=self._now_ms)
+        return self._accounts.take(self._account, partitions, self._now_ms)
 
     def _wait_for(self, owed: float) -> None:
         self._wait_ms = max(self._wait_ms, wait_ms(owed, self._account.limit))
@@ -79,34 +69,23 @@ class MutationQuotas:
     """The quotas in force and what was used of them; one per broker."""
 
     def __init__(self, window_ms: int) -> None:
-        self._window_ms = window_ms
-        self._limits: dict[QuotaEntity, float] = {}
-        self._balances: dict[tuple[str | None, str | None], Balance] = {}
+        self._accounts = Accounts(MUTATION_RATE, window_ms)
 
     def __repr__(self) -> str:
-        return f"<MutationQuotas {len(self._limits)} accounts={len(self._balances)}>"
+        return f"<MutationQuotas {self._accounts!r}>"
 
     def update(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
         """Takes what is set now; what accounts hold or owe stays."""
-        self._limits = limits_of(quotas, MUTATION_RATE)
-        if not self._limits:
-            self._balances.clear()
+        self._accounts.update(quotas)
 
     def of(self, user: str, client_id: str, *, is_strict: bool, now_ms: int) -> Mutations | None:
         """For one request of a client, that can be told the error if `is_strict`; None if nothing
         limits it."""
-        account = account_of(self._limits, user, client_id)
+        account = self._accounts.of(user, client_id)
         if account is None:
             return None
-        most = account.limit * self._window_ms / SECOND_MS
-        key = account.user, account.client_id
-        balance = self._balances.get(key)
-        if balance is None:
-            balance = self._balances[key] = Balance(most, now_ms)
-        return Mutations(account, balance, most=most, is_strict=is_strict, now_ms=now_ms)
+        return Mutations(self._accounts, account, is_strict=is_strict, now_ms=now_ms)
 
     def forget_idle(self, now_ms: int) -> None:
         """A periodic job: drops the accounts of who has not been here for long."""
-        idle = [key for key, one in self._balances.items() if now_ms - one.last_ms > IDLE_MS]
-        for key in idle:
-            del self._balances[key]
+        self._accounts.forget_idle(now_ms)

@@ -55,6 +55,56 @@ class Account(NamedTuple):
     limit: float
 
 
+class Accounts:
+    """The accounts of all who pay from one kind of quota, `quota` by its name. Each holds at most
+    what its quota gives in `window_ms`, and begins with that."""
+
+    __slots__ = ("_balances", "_limits", "_quota", "_window_ms")
+
+    def __init__(self, quota: str, window_ms: int) -> None:
+        self._quota = quota
+        self._window_ms = window_ms
+        self._limits: dict[QuotaEntity, float] = {}
+        self._balances: dict[tuple[str | None, str | None], Balance] = {}
+
+    def __repr__(self) -> str:
+        return f"<Accounts {self._quota} limits={len(self._limits)} held={len(self._balances)}>"
+
+    @property
+    def enabled(self) -> bool:
+        """Whether anything is limited for anybody."""
+        return bool(self._limits)
+
+    def update(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
+        """Takes what is set now; what accounts hold or owe stays."""
+        self._limits = limits_of(quotas, self._quota)
+        if not self._limits:
+            self._balances.clear()
+
+    def of(self, user: str, client_id: str) -> Account | None:
+        """The account that pays for a client; None if nothing limits it."""
+        return account_of(self._limits, user, client_id) if self._limits else None
+
+    def most(self, account: Account) -> float:
+        """What an account can hold."""
+        return account.limit * self._window_ms / SECOND_MS
+
+    def take(self, account: Account, value: float, now_ms: int) -> float:
+        """What is left on the account."""
+        key = account.user, account.client_id
+        most = self.most(account)
+        balance = self._balances.get(key)
+        if balance is None:
+            balance = self._balances[key] = Balance(most, now_ms)
+        return balance.take(value, limit=account.limit, most=most, now_ms=now_ms)
+
+    def forget_idle(self, now_ms: int) -> None:
+        """A periodic job: drops the accounts of who has not been here for long."""
+        idle = [key for key, one in self._balances.items() if now_ms - one.last_ms > IDLE_MS]
+        for key in idle:
+            del self._balances[key]
+
+
 def limits_of(
     quotas: Mapping[QuotaEntity, Mapping[str, float]], name: str
 ) -> dict[QuotaEntity, float]:

@@ -19,15 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from ottla.broker.controller.quota_accounts import (
-    IDLE_MS,
-    SECOND_MS,
-    Account,
-    Balance,
-    account_of,
-    limits_of,
-    wait_ms,
-)
+from ottla.broker.controller.quota_accounts import Account, Accounts, wait_ms
 from ottla.broker.metadata.image import QuotaEntity
 
 
@@ -44,32 +36,24 @@ class ClientQuotas:
 
     def __init__(self, window_ms: int) -> None:
         self._window_ms = window_ms
-        self._limits: dict[Resource, dict[QuotaEntity, float]] = {}
-        self._balances: dict[tuple[Resource, str | None, str | None], Balance] = {}
+        self._accounts = {one: Accounts(one.value, window_ms) for one in Resource}
 
     def __repr__(self) -> str:
-        shown = {resource.value: len(limits) for resource, limits in self._limits.items()}
-        return f"<ClientQuotas {shown} accounts={len(self._balances)}>"
+        return f"<ClientQuotas {[one for one in self._accounts.values() if one.enabled]}>"
 
     @property
     def enabled(self) -> bool:
         """Whether anything is limited for anybody."""
-        return bool(self._limits)
+        return any(accounts.enabled for accounts in self._accounts.values())
 
     def update(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
         """Takes what is set now; what accounts hold or owe stays."""
-        self._limits = {}
-        for resource in Resource:
-            limits = limits_of(quotas, resource.value)
-            if limits:
-                self._limits[resource] = limits
-        for key in [key for key in self._balances if key[0] not in self._limits]:
-            del self._balances[key]
+        for accounts in self._accounts.values():
+            accounts.update(quotas)
 
     def account(self, resource: Resource, user: str, client_id: str) -> Account | None:
         """The quota that counts for a client; None if nothing limits it."""
-        limits = self._limits.get(resource)
-        return None if limits is None else account_of(limits, user, client_id)
+        return self._accounts[resource].of(user, client_id)
 
     def charge(
         self, resource: Resource, user: str, client_id: str, value: float, now_ms: int
@@ -78,15 +62,11 @@ class ClientQuotas:
 
         Bytes, or hundredths of a second of time.
         """
-        account = self.account(resource, user, client_id)
+        accounts = self._accounts[resource]
+        account = accounts.of(user, client_id)
         if account is None:
             return 0
-        key = (resource, account.user, account.client_id)
-        most = account.limit * self._window_ms / SECOND_MS
-        balance = self._balances.get(key)
-        if balance is None:
-            balance = self._balances[key] = Balance(most, now_ms)
-        left = balance.take(value, limit=account.limit, most=most, now_ms=now_ms)
+        left = accounts.take(account, value, now_ms)
         if left >= 0:
             return 0
         owed_ms = wait_ms(-left, account.limit)
@@ -94,13 +74,11 @@ class ClientQuotas:
 
     def at_most(self, resource: Resource, user: str, client_id: str) -> int | None:
         """What a new client could use at once without waiting; None if nothing limits it."""
-        account = self.account(resource, user, client_id)
-        if account is None:
-            return None
-        return int(account.limit * self._window_ms / SECOND_MS)
+        accounts = self._accounts[resource]
+        account = accounts.of(user, client_id)
+        return None if account is None else int(accounts.most(account))
 
     def forget_idle(self, now_ms: int) -> None:
         """A periodic job: drops the accounts of who has not been here for long."""
-        idle = [key for key, one in self._balances.items() if now_ms - one.last_ms > IDLE_MS]
-        for key in idle:
-            del self._balances[key]
+        for accounts in self._accounts.values():
+            accounts.forget_idle(now_ms)
