@@ -83,6 +83,8 @@ UNMADE_INTERVAL_MS = 5000
 MS_PER_S = 1000
 PLAINTEXT = 0
 DEFAULT_CONTROLLER = Listener("CONTROLLER", "localhost", 9093)
+BETWEEN_BROKERS = "PLAINTEXT"
+"""The listener that brokers have among themselves, if inter.broker.listener.name names none."""
 ANY_ADDRESS = ("", "0.0.0.0", "::", "localhost")
 
 
@@ -331,7 +333,7 @@ class Broker:
         )
 
     def _make_server(self) -> Server:
-        return Server(
+        server = Server(
             listening=self._listening,
             rooms=self.rooms,
             table=build_table(),
@@ -340,6 +342,8 @@ class Broker:
             events=self._events,
             on_fatal=self.fail,
         )
+        self._limit_accepting(server)
+        return server
 
     def _limits(self, config: BrokerConfig) -> Limits:
         return Limits(
@@ -354,6 +358,16 @@ class Broker:
             quota_window_ms=config.quota_window_size_seconds * MS_PER_S,
             quota_window_count=config.quota_window_num,
             waiting_max=self._descriptors_for_waiting(),
+        )
+
+    def _limit_accepting(self, server: Server) -> None:
+        config = self.rooms.config
+        listeners = [listener.name for listener in config.broker_listeners]
+        between = (config.inter_broker_listener_name or BETWEEN_BROKERS).upper()
+        server.accept_rates.update(
+            config.max_connection_creation_rate,
+            {name: config.creation_rate_of(name) for name in listeners},
+            apart=between if len(listeners) > 1 else None,
         )
 
     def _descriptors_for_connections(self) -> int:
@@ -543,6 +557,7 @@ class Broker:
         )
         if hasattr(self, "server"):
             self.server.limits = self._limits(self.rooms.config)
+            self._limit_accepting(self.server)
 
     def _log_config(self, image: MetadataImage, topic: str) -> LogConfig:
         config = effective_log_config(self.rooms.config, image.configs.get(TOPIC_RESOURCE, topic))

@@ -157,6 +157,13 @@ class BrokerConfig(ConsumerGroupConfig, ShareGroupConfig):
     max_connections_per_ip: Int = key(
         INT_MAX, "Most connections from one address at once.", at_least=0, dynamic=CLUSTER
     )
+    max_connection_creation_rate: Int = key(
+        INT_MAX,
+        "Most new connections a second, together and to each listener; those beyond it wait. A"
+        " listener may have its own, as listener.name.x.max.connection.creation.rate.",
+        at_least=0,
+        dynamic=CLUSTER,
+    )
     connections_max_idle_ms: Long = key(600_000, "Idle time after which a connection is closed.")
     queued_max_request_bytes: Long = key(
         -1, "Bytes of requests in flight after which no more are read; -1 means no limit."
@@ -531,6 +538,15 @@ class BrokerConfig(ConsumerGroupConfig, ShareGroupConfig):
         """The value of an acting key by its dotted name."""
         value: Value = getattr(self, name.replace(".", "_"))
         return value
+
+    def creation_rate_of(self, listener: str) -> int:
+        """Most new connections a second of one listener: its own setting (listener.name.x.key) goes
+        before that of all."""
+        key = acting_keys()["max.connection.creation.rate"]
+        text = self.layers.effective().get(f"listener.name.{listener.lower()}.{key.name}")
+        rate = self.max_connection_creation_rate if text is None else key.parse(text)
+        assert isinstance(rate, int), rate
+        return rate
 
     @cached_property
     def all_listeners(self) -> tuple[Listener, ...]:

@@ -9,6 +9,7 @@ from ottla.config.catalogue import asks_for_protection, broker_key, split_listen
 from ottla.config.keys import Dynamic
 from ottla.config.types import ConfigError
 
+CREATION_RATE = "max.connection.creation.rate"
 FIXED = ("listeners", "listener.security.protocol.map")
 """Keys that Kafka lets change at run time and that this version reads at the start only."""
 
@@ -48,6 +49,9 @@ def _check_value(config: BrokerConfig, name: str, text: str) -> None:
     if key is None:
         return
     value = key.parse(text)
+    if base == CREATION_RATE and value == 0:
+        # It may stand in server.properties, as in Kafka.
+        raise ConfigError(f"Invalid {base} 0")
     if name in FIXED and value != config.value(name):
         raise ConfigError(f"{name} cannot be changed while the broker runs.")
 

@@ -12,6 +12,7 @@ from typing import cast
 import pytest
 
 from ottla.client.connection import Connection
+from ottla.protocol.messages.configs import IncrementalAlterConfigsRequest
 from ottla.protocol.messages.fetch import FetchResponse
 from ottla.protocol.messages.groups import FindCoordinatorRequest
 from ottla.protocol.messages.metadata import MetadataRequest
@@ -281,6 +282,48 @@ async def _connect_often(broker: BrokerThread, name: str | None) -> list[bool]:
     for connection in (first, *opened):
         await connection.close()
     return answered
+
+
+@pytest.mark.parametrize("use_uvloop", [False, True])
+def test_connections_beyond_the_rate_of_the_broker_are_served_in_their_turn(
+    use_uvloop: bool,
+) -> None:
+    """Five at once, and then one each 200 ms; none is sent away."""
+    if use_uvloop:
+        pytest.importorskip("uvloop")
+    config = {"max.connection.creation.rate": 5, "quota.window.num": 2}
+    with BrokerThread(config=config, use_uvloop=use_uvloop) as broker:
+        took_s = asyncio.run(_answered_in_turn(broker, 8))
+
+    assert took_s >= 0.55
+
+
+async def _answered_in_turn(broker: BrokerThread, count: int) -> float:
+    """How long it takes until all that connected at once are answered."""
+    host, _, port = broker.bootstrap_servers.rpartition(":")
+    loop = asyncio.get_running_loop()
+    started_s = loop.time()
+    opened = [await Connection.open(host, int(port), client_id=OTHER) for _ in range(count)]
+    answers = await asyncio.gather(*(one.request(MetadataRequest([]), 12) for one in opened))
+    assert [answer.topics for answer in answers] == [[]] * count
+    took_s = loop.time() - started_s
+    for connection in opened:
+        await connection.close()
+    return took_s
+
+
+async def test_the_rate_of_connections_can_be_changed_for_a_listener() -> None:
+    async with Broker() as broker, _connected(broker, OTHER) as other:
+        rates = broker.running.server.accept_rates
+        assert not rates.enabled
+        name = "listener.name.plaintext.max.connection.creation.rate"
+        for value, code in (("0", 42), ("3", 0)):
+            config = IncrementalAlterConfigsRequest.AlterableConfig(name, 0, value)
+            resource = IncrementalAlterConfigsRequest.AlterConfigsResource(4, "", [config])
+            answer = await other.connection.request(IncrementalAlterConfigsRequest([resource]), 1)
+            assert answer.responses[0].error_code == code, answer.responses[0].error_message
+
+        assert repr(rates) == "<AcceptRates {'PLAINTEXT': 3}>"
 
 
 @pytest.mark.parametrize("version", [0, 1])

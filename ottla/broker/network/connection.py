@@ -193,6 +193,13 @@ class Connection(asyncio.BufferedProtocol):
             self._muted.cancel()
         self._muted = self._loop.call_at(until_s, self._unmute)
 
+    def hold_back(self, wait_ms: int) -> None:
+        """Serves nothing yet, for more connect than may. It has just been made."""
+        self._paused = True
+        # uvloop begins to read when connection_made has returned.
+        self._loop.call_soon(self._stop_reading)
+        self._muted = self._loop.call_later(wait_ms / 1000, self._unmute)
+
     def go_on(self) -> None:
         """It is our turn in the lane. Who has sent a request and hung up wants it done, as one that
         leaves its group."""
@@ -436,8 +443,11 @@ class Connection(asyncio.BufferedProtocol):
         """Reads no more, until everything is sent."""
         if not self._paused:
             self._paused = True
-            if self._transport is not None and not self._transport.is_closing():
-                self._transport.pause_reading()
+            self._stop_reading()
+
+    def _stop_reading(self) -> None:
+        if self._paused and self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
 
     def _unmute(self) -> None:
         self._muted = None

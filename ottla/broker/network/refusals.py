@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
+from ottla.broker.network.accept_rates import MAX_CREATION_RATE
 from ottla.broker.network.connection_rates import CREATION_RATE
 
 INTERVAL_MS = 60_000
@@ -22,7 +23,13 @@ OTHERS = "other addresses"
 MAX_CONNECTIONS = "max.connections"
 MAX_CONNECTIONS_PER_IP = "max.connections.per.ip"
 DESCRIPTORS = "open files"
-REASONS = (MAX_CONNECTIONS, MAX_CONNECTIONS_PER_IP, CREATION_RATE, DESCRIPTORS)
+REASONS = (
+    MAX_CONNECTIONS,
+    MAX_CONNECTIONS_PER_IP,
+    MAX_CREATION_RATE,
+    CREATION_RATE,
+    DESCRIPTORS,
+)
 """The names of what limits: Kafka's settings, Kafka's quota, the operating system."""
 
 

@@ -19,6 +19,7 @@ from ottla.broker.handlers.api_versions import unsupported_version_response
 from ottla.broker.handlers.context import Rooms
 from ottla.broker.handlers.table import Entry
 from ottla.broker.metadata.image import QuotaEntity
+from ottla.broker.network.accept_rates import MAX_CREATION_RATE, AcceptRates
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.connection_rates import CREATION_RATE, ConnectionRates
 from ottla.broker.network.lane import Lane
@@ -97,7 +98,7 @@ class Endpoint:
 
     def admit(self, connection: Connection, transport: asyncio.Transport) -> bool:
         """Whether the connection is taken in; else it has been sent away."""
-        return self.server.admit(connection, transport)
+        return self.server.admit(connection, transport, self.listener_name)
 
     def new_meter(self) -> Meter | None:
         return self.server.new_meter()
@@ -205,6 +206,11 @@ class Server:
             window_ms=limits.quota_window_ms, window_count=limits.quota_window_count
         )
         self.refusals = Refusals()
+        self.accept_rates = AcceptRates(
+            window_ms=limits.quota_window_ms,
+            window_count=limits.quota_window_count,
+            waiting_max=limits.backlog,
+        )
         self.waiting_room = WaitingRoom(self.loop, most=limits.waiting_max)
         self.held_bytes = 0
         self.stopping = False
@@ -280,7 +286,9 @@ class Server:
         """For one connection; None while nothing is limited."""
         return Meter(self.quotas, self.rooms.clock) if self.quotas.enabled else None
 
-    def admit(self, connection: Connection, transport: asyncio.Transport) -> bool:
+    def admit(
+        self, connection: Connection, transport: asyncio.Transport, listener_name: str
+    ) -> bool:
         """Counts a connection against the limits, and sends it away if it is beyond one."""
         peer = transport.get_extra_info("peername") or ("?", 0)
         address = str(peer[0])
@@ -297,6 +305,13 @@ class Server:
                 self.turned_away(CREATION_RATE, address)
                 self.waiting_room.hold(transport, wait_ms)
                 return False
+        turn_ms: int | None = 0
+        if self.accept_rates.enabled:
+            turn_ms = self.accept_rates.take(listener_name, self.rooms.clock.monotonic_ms())
+        if turn_ms is None:
+            self.turned_away(MAX_CREATION_RATE, address)
+            transport.abort()
+            return False
         count = self._per_address.get(address, 0)
         if count >= self.limits.max_connections_per_ip:
             self.turned_away(MAX_CONNECTIONS_PER_IP, address)
@@ -304,6 +319,8 @@ class Server:
             return False
         self._per_address[address] = count + 1
         self._connections[connection] = address
+        if turn_ms:
+            connection.hold_back(turn_ms)
         return True
 
     def turned_away(self, reason: str, address: str) -> None:
