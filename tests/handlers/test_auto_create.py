@@ -60,7 +60,9 @@ async def test_a_name_asked_by_many_is_created_once(house: House) -> None:
         await ask(house, "orders")
     await house.settle()
 
-    assert house.events.named("topic_auto_created") == [{"topic": "orders"}]
+    assert house.events.named("topic_auto_created") == [
+        {"topic": "orders", "client_id": house.session.client_id}
+    ]
     assert house.events.named("auto_create_failed") == []
 
 

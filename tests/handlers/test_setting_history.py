@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from ottla.broker.handlers.telling import TOLD_PER_TURN
 from ottla.config.cautions import NO_EFFECT
 from ottla.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
 from ottla.protocol.messages.features import UpdateFeaturesRequest
 from ottla.protocol.messages.quotas import AlterClientQuotasRequest
-from ottla.protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest
+from ottla.protocol.messages.topics import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+)
+from ottla.protocol.schema import Message
 from tests.handlers.rooms import LISTENER, NODE_ID, START_MS, House
 
 TOPIC, BROKER, METRICS, GROUP = 2, 4, 16, 32
@@ -191,3 +198,29 @@ async def test_events_of_a_group_have_the_changes_of_its_settings(house: House) 
         }
     ]
     assert history.told_of(LISTENER) == []
+
+
+async def test_others_get_the_loop_while_much_is_told(house: House) -> None:
+    names = [f"t{number}" for number in range(TOLD_PER_TURN * 3)]
+    topics = [CreateTopicsRequest.CreatableTopic(name, 1, 1) for name in names]
+    resources = [
+        IncrementalAlterConfigsRequest.AlterConfigsResource(
+            TOPIC, name, [Item("flush.ms", SET, "5")]
+        )
+        for name in names
+    ]
+    requests: dict[str, tuple[Message, int]] = {
+        "topic_created": (CreateTopicsRequest(topics), 7),
+        "setting_changed": (IncrementalAlterConfigsRequest(resources), 1),
+        "topic_deleted": (DeleteTopicsRequest([], names, 5000), 5),
+    }
+    for event, (request, version) in requests.items():
+        asked = asyncio.ensure_future(house.ask(request, version))
+        seen: dict[int, None] = {}
+        while not asked.done():
+            seen[len(house.events.named(event))] = None
+            await asyncio.sleep(0)
+        await asked
+
+        assert len(house.events.named(event)) == len(names)
+        assert {TOLD_PER_TURN, TOLD_PER_TURN * 2} <= seen.keys()

@@ -95,7 +95,7 @@ def _of_feature(image: MetadataImage, record: FeatureLevelRecord) -> SettingChan
 def _fit_to_show(change: SettingChange) -> SettingChange:
     is_secret = change.resource == BROKER and _is_secret(change.key)
     old, new = (
-        None if value is None else HIDDEN if is_secret else _cut(value)
+        None if value is None else HIDDEN if is_secret else shortened(value)
         for value in (change.old, change.new)
     )
     return change._replace(old=old, new=new)
@@ -107,7 +107,8 @@ def _is_secret(key: str) -> bool:
     return known is None or known.sensitive
 
 
-def _cut(value: str) -> str:
+def shortened(value: str) -> str:
+    """A setting as it is shown."""
     return value if len(value) <= SHOWN_CHARS_MAX else f"{value[:SHOWN_CHARS_MAX]}..."
 
 

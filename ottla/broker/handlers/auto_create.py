@@ -106,7 +106,7 @@ class AutoCreation:
             self._told.pop(result.name, None)
             if code is ErrorCode.NONE:
                 created += 1
-                rooms.events.info("topic_auto_created", topic=result.name)
+                rooms.events.info("topic_auto_created", topic=result.name, client_id=client_id)
         return created
 
     def _tell_failed(

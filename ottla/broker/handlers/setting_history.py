@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.broker.controller.quota_accounts import ANONYMOUS
 from ottla.broker.controller.setting_changes import GROUP, SettingChange, setting_changes
+from ottla.broker.handlers.telling import in_turns
 from ottla.broker.ports import Clock, Events
 
 if TYPE_CHECKING:
@@ -78,6 +79,6 @@ async def change_settings(session: Session, command: Command[T]) -> T:
 
     rooms = session.rooms
     response = await rooms.quorum.submit(noted)
-    for change in changes:
+    async for change in in_turns(changes):
         rooms.setting_history.add(change, session)
     return response

@@ -16,7 +16,9 @@ from ottla.broker.controller import partitions as partition_commands
 from ottla.broker.controller import topics as topic_commands
 from ottla.broker.controller.mutation_quotas import Charge, Mutations, nobody_pays
 from ottla.broker.controller.quota_accounts import ANONYMOUS
+from ottla.broker.controller.setting_changes import shortened
 from ottla.broker.handlers.context import Rooms, Session
+from ottla.broker.handlers.telling import in_turns
 from ottla.config.cautions import caution_of
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.topics import (
@@ -52,7 +54,7 @@ async def handle_create_topics(
     taken = mutations(rooms, session.client_id, is_strict=version >= CREATE_REFUSED_SINCE_VERSION)
     response = await create_topics(rooms, request, charge_of(taken))
     if not request.validate_only:
-        _tell_created(session, request, response)
+        await _tell_created(session, request, response)
     if request.timeout_ms <= 0:
         response.topics = [
             topic if topic.error_code else CreatedTopic(topic.name, ZERO_UUID, TIMED_OUT, None)
@@ -100,7 +102,7 @@ async def handle_delete_topics(
         )
     except KafkaError as error:
         return _deletion_refused(request, version, error)
-    for topic in response.responses:
+    async for topic in in_turns(response.responses):
         if not topic.error_code:
             rooms.events.info("topic_deleted", topic=topic.name, **_asker(session))
     if request.timeout_ms <= 0:
@@ -124,7 +126,7 @@ async def handle_create_partitions(
     )
     if not request.validate_only:
         counts = {topic.name: topic.count for topic in request.topics}
-        for grown in response.results:
+        async for grown in in_turns(response.results):
             if not grown.error_code:
                 rooms.events.info(
                     "topic_grown",
@@ -140,18 +142,18 @@ async def handle_create_partitions(
     return _throttled(rooms, response, taken)
 
 
-def _tell_created(
+async def _tell_created(
     session: Session, request: CreateTopicsRequest, response: CreateTopicsResponse
 ) -> None:
     """Each with what was set for it; a setting of little use makes a warning of it."""
     asked = {topic.name: topic for topic in request.topics}
-    for topic in response.topics:
+    async for topic in in_turns(response.topics):
         if topic.error_code:
             continue
         fields: dict[str, Any] = {"topic": topic.name, "partitions": topic.num_partitions}
         settings = {one.name: one.value or "" for one in asked[topic.name].configs}
         if settings:
-            fields["settings"] = settings
+            fields["settings"] = {name: shortened(value) for name, value in settings.items()}
         found = ((name, caution_of(name, value)) for name, value in settings.items())
         cautions = {name: caution for name, caution in found if caution is not None}
         if cautions:
