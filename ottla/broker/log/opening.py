@@ -18,12 +18,12 @@ from ottla.broker.log.producer_state import EndedTransaction, ProducerState, Sna
 from ottla.broker.log.recovery import Recovery, RecoveryReport
 from ottla.broker.log.segment import SNAPSHOT_SUFFIX, Segment
 from ottla.broker.log.segments import Segments, write_snapshot
-from ottla.broker.log.transaction_index import AbortedTransaction
+from ottla.broker.log.transaction_index import AbortedTransaction, completed
 from ottla.broker.log.waypoints import Waypoints, read_waypoint, resume
 from ottla.config.types import LogConfig
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.batch import BatchHeader, read_header
-from ottla.protocol.records.control import read_marker
+from ottla.protocol.records.control import Marker, read_marker
 
 # A recovery that scanned more index intervals than this leaves a waypoint at its end.
 WAYPOINT_INTERVALS = 4
@@ -123,12 +123,13 @@ def aborted_in(
     segments: list[Segment],
     segment: Segment,
     producers: ProducerState,
-    stored: list[AbortedTransaction],
+    *,
+    end_offset: int,
     now_ms: int,
 ) -> list[AbortedTransaction]:
     """The transactions that were aborted in a segment, by its batches and the producers before.
 
-    Where a header is broken they say nothing of what lies behind it: there `stored` is believed,
+    Where a header is broken they say nothing of what lies behind it: there its index is believed,
     and where the producers before are not known it is believed in all that it says.
     """
     base_offset = segment.base_offset
@@ -147,10 +148,9 @@ def aborted_in(
         directory.events.error("transactions_rebuild_broken", reason=error.message)
     if not knows_before:
         unseen = base_offset
-    if unseen is not None:
-        aborted += [one for one in stored if one.last_offset >= unseen]
-    by_end = {one.last_offset: one for one in aborted}
-    return [by_end[offset] for offset in sorted(by_end)]
+    if unseen is None:
+        return aborted
+    return completed(aborted, segment.transactions.entries(), unseen=unseen, below=end_offset)
 
 
 def reload_producers(
@@ -236,6 +236,7 @@ class _Opening:
             end_offset, needs_segment = log_start_offset, True
         if needs_segment and len(opened):
             opened.active.seal()
+            opened.active.sync_indexes()
         if needs_segment or not len(opened):
             opened.begin(end_offset, self._now_ms)
             if end_offset > 0:
@@ -307,6 +308,7 @@ class _Opening:
             deleted=self._contents.deleted_segments,
             on_segment=self._keep_producers,
             on_batch=self._take_up,
+            on_lost=self._end_by_index,
         )
 
     def _recover(
@@ -393,6 +395,21 @@ class _Opening:
         if ended is not None and not ended.committed:
             segment.transactions.append(aborted_by(ended, self._producers))
 
+    def _end_by_index(self, aborted: AbortedTransaction) -> None:
+        """The marker is damaged: without it the transaction would stay open for good."""
+        producer = self._producers.producers.get(aborted.producer_id)
+        if producer is None or producer.transaction_start is None:
+            return
+        marker = Marker(
+            offset=aborted.last_offset,
+            timestamp=producer.last_timestamp,
+            producer_id=aborted.producer_id,
+            producer_epoch=producer.epoch,
+            committed=False,
+            coordinator_epoch=producer.coordinator_epoch,
+        )
+        self._producers.end_transaction(marker, self._now_ms)
+
     def _check_transactions(self, segments: Segments, segment: Segment, end_offset: int) -> None:
         """Makes a transaction index anew that cannot be right."""
         try:
@@ -407,13 +424,14 @@ class _Opening:
             at_most=segment.base_offset,
             now_ms=self._now_ms,
         )
-        stored = [
-            one
-            for one in segment.transactions.entries()
-            if one.first_offset <= one.last_offset
-            and segment.base_offset <= one.last_offset < end_offset
-        ]
-        aborted = aborted_in(self._directory, segments[:], segment, producers, stored, self._now_ms)
+        aborted = aborted_in(
+            self._directory,
+            segments[:],
+            segment,
+            producers,
+            end_offset=end_offset,
+            now_ms=self._now_ms,
+        )
         segment.transactions.replace(aborted)
 
     def _tell_open_transactions(self) -> None:

@@ -114,17 +114,18 @@ class Quarantine:
 
     def locate(self, segment: Segment, offset: int) -> tuple[int, int]:
         """As the segment's own `locate`, but over holes in the chain of its headers."""
+        damages = self._ranges.get(segment.base_offset, [])
         try:
-            return segment.locate(offset)
+            position, size = segment.locate(offset)
         except KafkaError:
-            for damage in reversed(self._ranges.get(segment.base_offset, [])):
-                behind = damage.position + damage.size
-                if behind >= segment.size or segment.header_at(behind).base_offset > offset:
-                    continue
-                for position, header in segment.headers(behind):
-                    if header.last_offset >= offset:
-                        return position, header.size
-            raise
+            found = _locate_behind(segment, offset, damages)
+            if found is None:
+                raise
+            return found
+        if any(one.position <= position < one.position + one.size for one in damages):
+            # Its offset may be wrong, and hide what lies behind it.
+            return _locate_behind(segment, offset, damages) or (position, size)
+        return position, size
 
     def bound(self, segment: Segment, position: int, size: int) -> int:
         """How much of a slice lies before the next damaged range. Raises CORRUPT_MESSAGE in one."""
@@ -137,6 +138,20 @@ class Quarantine:
             if position < damage.position:
                 return min(size, damage.position - position)
         return size
+
+
+def _locate_behind(
+    segment: Segment, offset: int, damages: list[DamagedRange]
+) -> tuple[int, int] | None:
+    """The batch that holds an offset, by the headers behind the last range that lies before it."""
+    for damage in reversed(damages):
+        behind = damage.position + damage.size
+        if behind >= segment.size or segment.header_at(behind).base_offset > offset:
+            continue
+        for position, header in segment.headers(behind):
+            if header.last_offset >= offset:
+                return position, header.size
+    return None
 
 
 def read_ranges(disk: Disk, log_dir: str, events: Events) -> Ranges:

@@ -15,15 +15,19 @@ and `followed` (batches that are valid lie behind it in the same file):
 | | | new segment at the first offset that was never durable |
 | yes | yes | SKIP: the damaged range stays as it lies, and the scan goes on behind it |
 
+A batch whose CRC is right may still have a wrong offset, which no CRC covers: `numbering.py`. What
+stays damaged in the last segment ends it, too: readers are told of holes in sealed ones.
+
 Behind a cut later segments go, too, last one first, so that a crash on the way leaves no hole:
 removed if they hold no valid batch, else set aside (N.log.cut). The same holds where offsets are
 missing between two segments, but for two cases. Compaction leaves such gaps itself. And where a
 deleted segment lay there, the ones before it had been deleted, too, and a crash undid that: they
 go again, and the rest stays.
 
-The scan makes the indexes anew, and brings producer state and leader epochs up to the end. What
-was recovered is synced before this returns, so that a reader is never shown what the next crash
-may take away. Recovering twice gives what recovering once gave.
+The scan makes the indexes anew, and brings producer state and leader epochs up to the end. Of
+aborted transactions behind damage the index knows what batches do not say any more: it is believed
+as far as it was durable. What was recovered is synced before this returns, so that a reader is
+never shown what the next crash may take away. Recovering twice gives what recovering once gave.
 """
 
 from __future__ import annotations
@@ -34,9 +38,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from ottla.broker.log import old_messages
+from ottla.broker.log.batch_reader import SCAN_READ_BYTES, BatchReader
 from ottla.broker.log.offset_index import RELATIVE_OFFSET_MAX
 from ottla.broker.log.partition_dir import PartitionDir
-from ottla.broker.log.segment import BATCH_LENGTH_MIN, Segment
+from ottla.broker.log.segment import Segment
+from ottla.broker.log.transaction_index import AbortedTransaction
 from ottla.broker.ports import File
 from ottla.protocol.records.batch import (
     CRC_START,
@@ -44,20 +50,16 @@ from ottla.protocol.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
-    MAGIC_POSITION,
     NO_LEADER_EPOCH,
     BatchHeader,
-    read_header,
 )
 from ottla.protocol.records.crc import crc32c
 
 CUT_SUFFIX = ".cut"
 
-# Large enough that the calls do not count: a quarter of it is slower, four times as much no faster.
-SCAN_READ_BYTES = 256 * 1024
-
 OnSegment = Callable[[Segment], None]
 OnBatch = Callable[[Segment, BatchHeader, memoryview], None]
+OnLost = Callable[[AbortedTransaction], None]
 
 
 class Decision(Enum):
@@ -85,6 +87,8 @@ class Damage:
     path: str
     position: int
     size: int
+    # The first offset that is missing there.
+    first_offset: int
 
 
 @dataclass(slots=True)
@@ -113,8 +117,10 @@ class Recovery:
         deleted: list[int],
         on_segment: OnSegment,
         on_batch: OnBatch,
+        on_lost: OnLost,
     ) -> None:
-        """`on_segment` hears of each segment before its first batch, `on_batch` of each batch."""
+        """`on_segment` hears of each segment before its first batch, `on_batch` of each batch, and
+        `on_lost` of each aborted transaction whose marker damage has taken."""
         self.report = report
         # Set when the last segment must not be appended to.
         self.needs_segment = False
@@ -124,7 +130,10 @@ class Recovery:
         self._deleted = deleted
         self._on_segment = on_segment
         self._on_batch = on_batch
+        self._on_lost = on_lost
         self._latest_epoch = NO_LEADER_EPOCH
+        # The last one with damage that stays.
+        self._holed: Segment | None = None
 
     def run(
         self, segments: list[Segment], resumed_at: int | None = None
@@ -142,14 +151,14 @@ class Recovery:
                     kept = index
                 elif end_offset >= self._recovery_point:
                     self._drop(segments[index:])
-                    return segments[kept:index], end_offset
+                    return self._end_behind_hole(segments[kept:index]), end_offset
             limit = segments[index + 1].base_offset if index + 1 < len(segments) else None
             end_offset, bad_position = self._scan(segment, limit, resumed_at)
             resumed_at = None
             if bad_position is not None:
                 self._drop(segments[index + 1 :])
                 self._cut(segment, bad_position)
-                return segments[kept : index + 1], end_offset
+                return self._end_behind_hole(segments[kept : index + 1]), end_offset
         if end_offset < self._recovery_point:
             # Offsets that were acknowledged are never given again.
             self._directory.events.error(
@@ -160,27 +169,31 @@ class Recovery:
             )
             self.needs_segment = True
             end_offset = self._recovery_point
-        return segments[kept:], end_offset
+        return self._end_behind_hole(segments[kept:]), end_offset
+
+    def _end_behind_hole(self, kept: list[Segment]) -> list[Segment]:
+        if kept and kept[-1] is self._holed:
+            self.needs_segment = True
+        return kept
 
     def _scan(
         self, segment: Segment, limit: int | None, resumed_at: int | None
     ) -> tuple[int, int | None]:
         """Takes up the batches of a segment: the offset behind the last, and where to cut it."""
-        is_last = limit is None
         greatest = _limit_of(segment)
         limit = greatest if limit is None else min(limit, greatest)
         file = segment.open()
         size = file.size()
         if resumed_at is None:
-            self._on_segment(segment)
-            segment.transactions.forget()
-            segment.start_rebuild()
+            self._start_anew(segment)
             expected, position = segment.base_offset, 0
         else:
             expected, position = resumed_at, segment.size
         self.report.segments_scanned += 1
         self.report.bytes_scanned += size - position
         reader = BatchReader(file, size)
+        # From here on the batches do not say all. What damage took before bears on what follows.
+        unseen = None if self._holed is None else expected
         while position < size:
             position, expected = self._take_run(segment, reader, position, expected, limit)
             if position == size:
@@ -189,26 +202,40 @@ class Recovery:
             if taken is not None:
                 position, expected = taken
                 continue
-            behind = reader.find(position + 1, expected, limit)
+            behind = reader.find_behind(position, expected, limit)
             durable = expected < self._recovery_point
             match DECISIONS[durable, behind is not None]:
                 case Decision.CUT:
-                    segment.size = position
-                    return expected, position
+                    size = position
+                    break
                 case Decision.KEEP_ASIDE:
                     self._keep_aside(file, segment, position, size)
-                    segment.size = position
-                    return expected, position
+                    size = position
+                    break
                 case Decision.LEAVE:
-                    self._note_damage(segment, position, size)
-                    self.needs_segment = is_last
-                    position = size
+                    behind = size
                 case Decision.SKIP:
-                    assert behind is not None
-                    self._note_damage(segment, position, behind)
-                    position = behind
+                    pass
+            assert behind is not None
+            self._note_damage(segment, position, behind, expected)
+            self._tell_lost(segment, expected, reader.first_offset_at(behind))
+            unseen = expected if unseen is None else unseen
+            position = behind
         segment.size = size
-        return expected, None
+        segment.transactions.settle(unseen=unseen, below=min(self._recovery_point, limit))
+        return expected, position if size < reader.size else None
+
+    def _start_anew(self, segment: Segment) -> None:
+        self._on_segment(segment)
+        try:
+            segment.transactions.start_anew()
+        except OSError as error:
+            # The batches say nearly all that it did.
+            self._directory.events.error(
+                "index_unreadable", path=segment.transactions.path, reason=str(error)
+            )
+            segment.transactions.forget()
+        segment.start_rebuild()
 
     def _take_run(
         self, segment: Segment, reader: BatchReader, position: int, expected: int, limit: int
@@ -241,6 +268,10 @@ class Recovery:
                     or fields[6] < 0
                     or last_offset >= limit
                     or crc32c(chunk[at + CRC_START : behind]) != fields[4]
+                    or (
+                        fields[0] > expected
+                        and reader.is_misnumbered(fields, start + at, expected, limit)
+                    )
                 ):
                     break
                 if fields[9] >= 0 or fields[2] > latest_epoch:
@@ -300,14 +331,22 @@ class Recovery:
                 return None if position == start else (position, expected)
             position += at
 
-    def _note_damage(self, segment: Segment, position: int, end: int) -> None:
+    def _note_damage(self, segment: Segment, position: int, end: int, first_offset: int) -> None:
         # What the segment remembers must not lead a reader over the hole.
         segment.forget_recent()
-        damage = Damage(segment.log_path, position, end - position)
+        damage = Damage(segment.log_path, position, end - position, first_offset)
+        self._holed = segment
         self.report.damaged.append(damage)
         self._directory.events.error(
             "durable_range_damaged", path=damage.path, position=position, size=damage.size
         )
+
+    def _tell_lost(self, segment: Segment, start: int, end: int | None) -> None:
+        durable = self._recovery_point
+        for one in segment.transactions.left_in(
+            start, durable if end is None else min(end, durable)
+        ):
+            self._on_lost(one)
 
     def _keep_aside(self, file: File, segment: Segment, position: int, end: int) -> None:
         path = self._directory.file(segment.base_offset, f".{position}{CUT_SUFFIX}")
@@ -363,92 +402,6 @@ class Recovery:
 def _limit_of(segment: Segment) -> int:
     """Below it are all offsets for which an index has room; no CRC covers that of a batch."""
     return segment.base_offset + RELATIVE_OFFSET_MAX + 1
-
-
-class BatchReader:
-    """Reads whole batches of a file and checks them."""
-
-    def __init__(self, file: File, size: int) -> None:
-        self.size = size
-        self._file = file
-        self._chunk = memoryview(b"")
-        self._start = 0
-
-    def chunk_from(self, position: int, at_least: int) -> memoryview:
-        """Bytes from a position on: SCAN_READ_BYTES, or more; fewer where the file ends."""
-        self._fill(position, max(at_least, SCAN_READ_BYTES))
-        return self._chunk
-
-    def size_of_longer(self, position: int) -> int:
-        """How long a batch says it is that begins at the chunk; 0 if it is no longer than that."""
-        if len(self._chunk) < HEADER_SIZE or position != self._start:
-            return 0
-        size = read_header(self._chunk).size
-        return size if len(self._chunk) < size <= self.size - position else 0
-
-    def read(
-        self, position: int, expected: int, limit: int
-    ) -> tuple[BatchHeader, memoryview] | None:
-        """The batch at a position, if a valid one begins there.
-
-        Its offsets must lie at or above `expected` and below `limit`.
-        """
-        at = position - self._start
-        if not 0 <= at <= len(self._chunk) - HEADER_SIZE:
-            self._fill(position, SCAN_READ_BYTES)
-            at = 0
-            if len(self._chunk) < HEADER_SIZE:
-                return None
-        header = read_header(self._chunk, at)
-        size = header.size
-        if (
-            header.magic != MAGIC
-            or header.batch_length < BATCH_LENGTH_MIN
-            or position + size > self.size
-            or header.base_offset < expected
-            or header.last_offset_delta < 0
-            or header.last_offset >= limit
-        ):
-            return None
-        if at + size > len(self._chunk):
-            self._fill(position, max(size, SCAN_READ_BYTES))
-            at = 0
-            if len(self._chunk) < size:
-                return None
-        view = self._chunk[at : at + size]
-        return (header, view) if crc32c(view[CRC_START:]) == header.crc else None
-
-    def find(self, position: int, expected: int, limit: int) -> int | None:
-        """Where the next valid batch begins, at or behind a position."""
-        while position + HEADER_SIZE <= self.size:
-            # Every batch has the magic at the same place: look for that byte first.
-            chunk = self._file.pread(SCAN_READ_BYTES, position + MAGIC_POSITION)
-            hit = chunk.find(MAGIC)
-            while hit >= 0:
-                candidate = position + hit
-                if self._may_begin(candidate, expected) and self.read(candidate, expected, limit):
-                    return candidate
-                hit = chunk.find(MAGIC, hit + 1)
-            if len(chunk) < SCAN_READ_BYTES:
-                return None
-            position += len(chunk)
-        return None
-
-    def _may_begin(self, position: int, expected: int) -> bool:
-        """A cheap look at length and offset, for the byte is common."""
-        prefix = self._file.pread(LOG_OVERHEAD, position)
-        if len(prefix) < LOG_OVERHEAD:
-            return False
-        length = int.from_bytes(prefix[8:], "big", signed=True)
-        base_offset = int.from_bytes(prefix[:8], "big", signed=True)
-        return (
-            BATCH_LENGTH_MIN <= length <= self.size - position - LOG_OVERHEAD
-            and expected <= base_offset <= expected + 2**31
-        )
-
-    def _fill(self, position: int, size: int) -> None:
-        self._chunk = memoryview(self._file.pread(min(size, self.size - position), position))
-        self._start = position
 
 
 def remove_indexes(directory: PartitionDir, segment: Segment) -> None:

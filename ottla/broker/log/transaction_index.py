@@ -41,23 +41,40 @@ def pack(entries: Iterable[AbortedTransaction]) -> bytes:
     return b"".join(ENTRY.pack(VERSION, *one) for one in entries)
 
 
+def completed(
+    by_batches: Iterable[AbortedTransaction],
+    stored: Iterable[AbortedTransaction],
+    *,
+    unseen: int,
+    below: int,
+) -> list[AbortedTransaction]:
+    """What the batches of a segment say, where not all of them can be read: from the offset
+    `unseen` on, and below another, what its index had is believed, too."""
+    by_end = {one.last_offset: one for one in by_batches}
+    by_end |= {
+        one.last_offset: one
+        for one in stored
+        if unseen <= one.last_offset < below and one.first_offset <= one.last_offset
+    }
+    return [by_end[offset] for offset in sorted(by_end)]
+
+
 class TransactionIndex:
     """The transaction index of one segment."""
 
-    __slots__ = ("_disk", "_entries", "_written", "path")
+    __slots__ = ("_disk", "_entries", "_left", "_written", "has_file", "path")
 
     def __init__(self, disk: Disk, path: str, *, exists: bool) -> None:
         self.path = path
+        self.has_file = exists
         self._disk = disk
         self._entries: list[AbortedTransaction] | None = None if exists else []
+        # What else the file holds, while the batches are read again; see `settle`.
+        self._left: list[AbortedTransaction] | None = None
         self._written = 0
 
     def __repr__(self) -> str:
         return f"<TransactionIndex {self.path}>"
-
-    @property
-    def has_file(self) -> bool:
-        return self._entries is None or self._written > 0
 
     def entries(self) -> list[AbortedTransaction]:
         """All entries, in order of their markers. Bytes that are no entry of ours end them."""
@@ -97,6 +114,7 @@ class TransactionIndex:
 
     def take(self, entries: list[AbortedTransaction]) -> None:
         """Somebody has written these entries to the file."""
+        self.has_file = bool(entries)
         self._entries = entries
         self._written = len(entries)
 
@@ -113,6 +131,7 @@ class TransactionIndex:
             return
         new = pack(entries[self._written :])
         file = self._disk.open(self.path, create=True)
+        self.has_file = True
         try:
             file.pwrite(new, self._written * ENTRY.size)
             file.truncate(len(entries) * ENTRY.size)
@@ -126,17 +145,51 @@ class TransactionIndex:
         size = len(self.entries()) * ENTRY.size
         return (self._disk.open(self.path) if size else None), size
 
+    def start_anew(self) -> None:
+        """No entries; the file stays until `settle`. Raises OSError."""
+        self._keep(0)
+
     def resume(self, size: int, crc: int) -> None:
-        """Takes the entries in the first `size` bytes. Raises IndexCorrupt if they are others."""
-        if not size:
-            self.forget()
-            return
-        entries = self.entries()[: size // ENTRY.size]
-        packed = pack(entries)
-        if len(packed) != size or crc32c(packed) != crc:
+        """Takes the entries in the first `size` bytes; the file stays until `settle`.
+
+        Raises IndexCorrupt if they are others, OSError.
+        """
+        count = size // ENTRY.size
+        packed = pack(self.entries()[:count])
+        if len(packed) != size or (size and crc32c(packed) != crc):
             raise IndexCorrupt(self.path)
-        self._entries = entries
-        self._written = len(entries)
+        self._keep(count)
+
+    def left_in(self, start: int, end: int) -> list[AbortedTransaction]:
+        """Until `settle`: what the file says of markers from one offset up to another."""
+        return [one for one in self._left or () if start <= one.last_offset < end]
+
+    def settle(self, *, unseen: int | None, below: int) -> None:
+        """The batches have been read again, all of them or, with `unseen`, not all from that offset
+        on. What the file holds besides goes, but for what they cannot say; see `completed`.
+
+        What stays of it is durable when it returns, what goes is gone with a sync of the directory.
+        """
+        left, self._left = self._left, None
+        if left is None:
+            return  # there is no file
+        entries = self.entries()
+        if unseen is not None:
+            entries = completed(entries, left, unseen=unseen, below=below)
+            if entries:
+                self.replace(entries)
+                return
+        if not self._written:
+            self._disk.remove(self.path)
+            self.has_file = False
+            return
+        file = self._disk.open(self.path)
+        try:
+            if file.size() > self._written * ENTRY.size:
+                file.truncate(self._written * ENTRY.size)
+                file.sync()
+        finally:
+            file.close()
 
     def truncate_to(self, offset: int) -> None:
         """Keeps the transactions whose marker is below an offset.
@@ -158,12 +211,19 @@ class TransactionIndex:
         """No entries, whatever the file holds."""
         if self.has_file:
             self._disk.remove(self.path)
+            self.has_file = False
         self._entries = []
         self._written = 0
 
     def open_for_sync(self) -> File:
         assert self.has_file, self.path
         return self._disk.open(self.path)
+
+    def _keep(self, count: int) -> None:
+        entries = self.entries()
+        self._left = entries[count:] if self.has_file else None
+        self._entries = entries[:count]
+        self._written = count
 
     def _read(self) -> list[AbortedTransaction]:
         file = self._disk.open(self.path)

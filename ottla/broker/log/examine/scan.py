@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from struct import Struct
 
+from ottla.broker.log.numbering import Span, jumped_too_far
 from ottla.broker.ports import File
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.batch import (
@@ -64,6 +65,8 @@ class Damage:
     # The offsets that may have been there: from the one expected, up to what follows (-1: the end).
     first_offset: int = 0
     end_offset: int = -1
+    # Of the batch that its first bytes say they begin, where that can be.
+    claim: Span | None = None
 
 
 class LogScan:
@@ -111,6 +114,7 @@ class LogScan:
                     zeros=self._is_zero(position, end),
                     first_offset=self._expected,
                     end_offset=-1 if behind is None else behind.base_offset,
+                    claim=self._claim(position),
                 )
                 position = end
             self.position = position
@@ -145,6 +149,8 @@ class LogScan:
             )
         if last_offset >= self._end:
             return f"a batch ends with offset {last_offset}, too far from the segment's base"
+        if offset > self._expected and magic == MAGIC and self._is_misnumbered(found):
+            return f"a batch has offset {offset}, and those behind it go on from a lower one"
         return found
 
     def _find_behind(self, position: int) -> Entry | None:
@@ -189,6 +195,42 @@ class LogScan:
             _LENGTH_MIN[magic] <= length <= self._size - position - LOG_OVERHEAD
             and self._expected <= offset <= self._expected + OFFSET_RANGE
         )
+
+    def _claim(self, position: int) -> Span | None:
+        header = self._header_at(position)
+        if header is None:
+            return None
+        first, end = header.base_offset, position + header.size
+        if self._is_whole(position, header):
+            first = self._expected  # nothing but its number is wrong
+        elif first < self._expected or header.last_offset >= self._end:
+            return None
+        return Span(first, first + header.last_offset_delta, end)
+
+    def _is_misnumbered(self, entry: Entry) -> bool:
+        limit = self._end if self._limit is None else min(self._limit, self._end)
+        batch = Span(entry.base_offset, entry.last_offset, entry.position + entry.size)
+        return jumped_too_far(batch, before=self._expected, limit=limit, span_at=self._span_at)
+
+    def _span_at(self, position: int, below: int) -> Span | None:
+        header = self._header_at(position)
+        if header is None or header.base_offset >= below or not self._is_whole(position, header):
+            return None
+        return Span(header.base_offset, header.last_offset, position + header.size)
+
+    def _header_at(self, position: int) -> BatchHeader | None:
+        """What stands at a position, if it may be the header of a batch."""
+        prefix = self._bytes(position, min(self._size - position, HEADER_SIZE))
+        if len(prefix) < HEADER_SIZE or prefix[MAGIC_POSITION] != MAGIC:
+            return None
+        header = read_header(prefix)
+        may_be = header.batch_length >= _LENGTH_MIN[MAGIC] and header.last_offset_delta >= 0
+        return header if may_be else None
+
+    def _is_whole(self, position: int, header: BatchHeader) -> bool:
+        if position + header.size > self._size:
+            return False
+        return isinstance(_batch(position, self._bytes(position, header.size)), Entry)
 
     def _is_zero(self, position: int, end: int) -> bool:
         while position < end:
