@@ -237,7 +237,7 @@ class _Verification:
                     position=damage.position,
                     size=damage.size,
                     fix=Fix.CUT_TAIL,
-                    gives_up=f"offsets from {damage.first_offset} on" if kept else "",
+                    gives_up=_given_up(damage),
                     keeps=kept,
                 )
                 continue
@@ -426,3 +426,14 @@ class _Verification:
                     "The id of the topic stands in its TopicRecord: `ottla log dump --deep` of"
                     " __cluster_metadata-0. Write `version: 0` and `topic_id: ...` into the file.",
                 )
+
+
+def _given_up(damage: Damage) -> str:
+    """What a tail says that it is, if it is more than bytes that no batch begins with."""
+    claim = damage.claim
+    if claim is None:
+        return ""
+    offsets = f"offsets from {claim.first_offset} up to {claim.last_offset + 1}"
+    return (
+        offsets if claim.end >= damage.position + damage.size else f"{offsets}, and what followed,"
+    )

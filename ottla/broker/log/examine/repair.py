@@ -6,6 +6,7 @@
                                   it, as the cleaner does: N.log.cleaned, N.log.swap, N.log
     a snapshot that is not sound  removed: a start reads the log instead
     leader epochs                 written anew from the batch headers
+    a waypoint                    removed with the first change of its segment
     a checkpoint, an orphan       renamed to NAME.cut: a start does without it
 
 Nothing that may be a record is thrown away, and a crash at any point leaves the old or the new.
@@ -32,6 +33,7 @@ from ottla.broker.log.partition_dir import PartitionDir
 from ottla.broker.log.recovery import CUT_SUFFIX
 from ottla.broker.log.segment import LOG_SUFFIX, Segment
 from ottla.broker.log.transaction_index import AbortedTransaction, pack
+from ottla.broker.log.waypoints import WAYPOINT_FILE, read_waypoint
 from ottla.broker.ports import Disk, Events, File
 from ottla.config.types import LogConfig
 
@@ -46,9 +48,17 @@ def plan(findings: list[Finding]) -> Iterator[str]:
 def sentence_of(finding: Finding) -> str:
     """What a repair does about one finding, what it gives up, and where the bytes go."""
     where = "" if finding.position is None else f" at byte {finding.position}"
+    does = _cut_of(finding) if finding.fix is Fix.CUT_TAIL else finding.fix.value
     given_up = f"; {finding.gives_up} are given up" if finding.gives_up else ""
     kept = f"; the bytes stay in {finding.keeps}" if finding.keeps else ""
-    return f"{finding.path}{where}: {finding.fix.value}{given_up}{kept}"
+    return f"{finding.path}{where}: {does}{given_up}{kept}"
+
+
+def _cut_of(finding: Finding) -> str:
+    does = f"cut off {finding.size} bytes behind the last whole batch"
+    if not finding.keeps:
+        return f"{does}, all of them zeros"
+    return does if finding.gives_up else f"{does}, with which no batch begins"
 
 
 class Repair:
@@ -94,6 +104,12 @@ class Repair:
             self._disk.remove(marker)
             self._disk.sync_dir(log_dir)
 
+    def _take_waypoint(self, directory: PartitionDir, base_offset: int) -> None:
+        """What it says of a segment is not so any more: the next start would only be told so."""
+        found = read_waypoint(directory)
+        if found is not None and found[0].base_offset == base_offset:
+            self._disk.remove(f"{directory.path}/{WAYPOINT_FILE}")
+
     def _mend_segment(
         self, directory: PartitionDir, facts: SegmentFacts, by_path: dict[str, set[Fix]]
     ) -> None:
@@ -106,6 +122,10 @@ class Repair:
         tail = [one for one in facts.damages if Fix.CUT_TAIL in fixes and _is_tail(facts, one)]
         if facts.damages and not tail and Fix.TAKE_OUT in fixes:
             inner = facts.damages
+        changes_indexes = bool(inner or tail or Fix.REBUILD_INDEXES in fixes)
+        changes_transactions = Fix.REWRITE_TRANSACTIONS in by_path.get(stem + ".txnindex", set())
+        if changes_indexes or changes_transactions:
+            self._take_waypoint(directory, facts.file.base_offset)
         for damage in (*inner, *tail):
             if not damage.zeros:
                 self._keep_aside(directory, facts, damage)
@@ -118,9 +138,9 @@ class Repair:
                 file.sync()
             finally:
                 file.close()
-        if inner or tail or Fix.REBUILD_INDEXES in fixes:
+        if changes_indexes:
             self._rebuild_indexes(directory, facts.file.base_offset)
-        if Fix.REWRITE_TRANSACTIONS in by_path.get(stem + ".txnindex", set()):
+        if changes_transactions:
             self._write_transactions(stem + ".txnindex", facts.aborted)
 
     def _keep_aside(self, directory: PartitionDir, facts: SegmentFacts, damage: Damage) -> None:
