@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ottla.config.broker import BrokerConfig
 from ottla.config.catalogue import broker_key
-from ottla.config.keys import Value, render
+from ottla.config.keys import Key, Value, render
 from ottla.config.topic import BROKER_KEY_OF, topic_defaults, topic_keys
 
 NO_EFFECT = "accepted without effect"
@@ -49,15 +49,21 @@ _PROMISES = {
 _TOPIC_KEY_OF = {BROKER_KEY_OF[name]: name for name in _PROMISES}
 
 
-def caution_of(name: str, text: str) -> str | None:
-    """What who sets a topic's or a broker's setting to this (valid) text should know, if anything.
+def caution_of_topic(name: str, text: str) -> str | None:
+    """What who sets a topic's setting to this (valid) text should know, if anything."""
+    return _caution(topic_keys().get(name), name, text)
 
-    The two have no key of one name that means different things.
-    """
-    key = topic_keys().get(name) or broker_key(name)
+
+def caution_of_broker(name: str, text: str) -> str | None:
+    """The same of a broker's. A key that nobody knows may have any text, and there is nothing to
+    say of it."""
+    return _caution(broker_key(name), _TOPIC_KEY_OF.get(name), text)
+
+
+def _caution(key: Key | None, topic_name: str | None, text: str) -> str | None:
     if key is None:
         return None
-    promise = _PROMISES.get(_TOPIC_KEY_OF.get(name, name))
+    promise = _PROMISES.get(topic_name or "")
     if promise is not None:
         return promise.sentence if promise.is_empty(key.parse(text)) else None
     return None if key.acts else NO_EFFECT

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from ottla.config.broker import BrokerConfig, Layers
-from ottla.config.cautions import NO_EFFECT, caution_of, cautions
+from ottla.config.cautions import (
+    NO_EFFECT,
+    caution_of_broker,
+    caution_of_topic,
+    cautions,
+)
 
 
 def _config(**settings: str) -> BrokerConfig:
@@ -38,27 +43,45 @@ def test_a_minimum_of_replicas_that_cannot_be_is_said() -> None:
 
 @pytest.mark.parametrize(
     ("name", "text"),
+    [("retention.ms", "5"), ("min.insync.replicas", "1"), ("cleanup.policy", "delete")],
+)
+def test_a_topics_setting_that_acts_as_it_says_needs_no_word(name: str, text: str) -> None:
+    assert caution_of_topic(name, text) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
     [
-        ("retention.ms", "5"),
-        ("min.insync.replicas", "1"),
+        ("log.retention.ms", "5"),
         ("log.cleanup.policy", "delete"),
+        ("cleanup.policy", "a topic's key, which no broker has"),
         ("what.nobody.knows", "5"),
     ],
 )
-def test_what_acts_as_it_says_needs_no_word(name: str, text: str) -> None:
-    assert caution_of(name, text) is None
+def test_a_brokers_neither(name: str, text: str) -> None:
+    assert caution_of_broker(name, text) is None
 
 
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
         ("cleanup.policy", "delete, compact", "not compacted"),
-        ("log.cleanup.policy", "compact", "not compacted"),
         ("min.insync.replicas", " 2 ", "acks=all"),
         ("delete.retention.ms", "5", NO_EFFECT),
+    ],
+)
+def test_a_topics_that_does_less_has_one(name: str, text: str, said: str) -> None:
+    assert said in str(caution_of_topic(name, text))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("log.cleanup.policy", "compact", "not compacted"),
+        ("min.insync.replicas", "2", "acks=all"),
         ("log.cleaner.threads", "2", NO_EFFECT),
         ("num.network.threads", "2", NO_EFFECT),
     ],
 )
-def test_what_does_less_has_one(name: str, text: str, said: str) -> None:
-    assert said in str(caution_of(name, text))
+def test_a_brokers_that_does_less_has_one(name: str, text: str, said: str) -> None:
+    assert said in str(caution_of_broker(name, text))

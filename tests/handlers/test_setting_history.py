@@ -130,16 +130,19 @@ async def test_what_may_be_a_secret_is_hidden_and_what_is_long_is_cut(house: Hou
     await house.create("t")
     await _change(house, BROKER, str(NODE_ID), Item("my.plugin.password", SET, "sesame"))
     await _change(house, BROKER, str(NODE_ID), Item("my.plugin.password", SET, "open"))
+    # A broker takes any key that it does not know, a topic's with any value, too.
+    await _change(house, BROKER, "", Item("cleanup.policy", SET, "anything"))
     throttled = ",".join(f"{index}:1" for index in range(1000))
     key = "leader.replication.throttled.replicas"
     await _change(house, TOPIC, "t", Item(key, SET, throttled))
 
-    assert [(one["old"], one["new"]) for one in _told(house)[:2]] == [
+    assert [(one["old"], one["new"]) for one in _told(house)[:3]] == [
         (None, "(hidden)"),
         ("(hidden)", "(hidden)"),
+        (None, "(hidden)"),
     ]
     assert "sesame" not in str(house.events.told)
-    assert _told(house)[2]["new"] == f"{throttled[:1000]}..."
+    assert _told(house)[3]["new"] == f"{throttled[:1000]}..."
 
 
 async def test_a_setting_that_does_less_than_it_says_is_told_with_a_caution(house: House) -> None:

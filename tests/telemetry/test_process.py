@@ -70,3 +70,18 @@ def test_without_proc_nothing_is_shown(tmp_path: Path) -> None:
     watch_process(registry, str(tmp_path))
 
     assert list(registry.lines()) == []
+
+
+def test_what_is_hidden_is_left_out(tmp_path: Path) -> None:
+    """As systemd hides all of /proc but the processes with ProcSubset=pid."""
+    (tmp_path / "self").symlink_to("/proc/self")
+    registry = Registry()
+    watch_process(registry, str(tmp_path))
+
+    assert _values(registry).keys() == {
+        "process_resident_memory_bytes",
+        "process_virtual_memory_bytes",
+        "process_cpu_seconds_total",
+        "process_open_fds",
+        "process_max_fds",
+    }

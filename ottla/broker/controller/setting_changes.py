@@ -17,7 +17,7 @@ from ottla.broker.metadata.image import (
     MetadataImage,
 )
 from ottla.config.catalogue import broker_key, split_listener_prefix
-from ottla.config.cautions import caution_of
+from ottla.config.cautions import caution_of_broker, caution_of_topic
 from ottla.protocol.messages.metadata_records import (
     ClientQuotaRecord,
     ConfigRecord,
@@ -72,8 +72,10 @@ def setting_changes(image: MetadataImage, records: Iterable[Message]) -> Iterato
 def _of_config(image: MetadataImage, record: ConfigRecord) -> SettingChange:
     resource, key, new = _RESOURCE_OF[record.resource_type], record.name, record.value
     caution = None
-    if new is not None and resource in (TOPIC, BROKER):
-        caution = caution_of(key, new)
+    if new is not None and resource == TOPIC:
+        caution = caution_of_topic(key, new)
+    elif new is not None and resource == BROKER:
+        caution = caution_of_broker(key, new)
     old = image.configs.get(record.resource_type, record.resource_name).get(key)
     return SettingChange(resource, record.resource_name or DEFAULT, key, old, new, caution)
 

@@ -19,7 +19,7 @@ from ottla.broker.controller.quota_accounts import ANONYMOUS
 from ottla.broker.controller.setting_changes import shortened
 from ottla.broker.handlers.context import Rooms, Session
 from ottla.broker.handlers.telling import in_turns
-from ottla.config.cautions import caution_of
+from ottla.config.cautions import caution_of_topic
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.topics import (
     CreatePartitionsRequest,
@@ -154,7 +154,7 @@ async def _tell_created(
         settings = {one.name: one.value or "" for one in asked[topic.name].configs}
         if settings:
             fields["settings"] = {name: shortened(value) for name, value in settings.items()}
-        found = ((name, caution_of(name, value)) for name, value in settings.items())
+        found = ((name, caution_of_topic(name, value)) for name, value in settings.items())
         cautions = {name: caution for name, caution in found if caution is not None}
         if cautions:
             fields["cautions"] = cautions

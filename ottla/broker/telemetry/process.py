@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import resource
+from collections.abc import Callable
 
-from ottla.broker.telemetry.metrics import Registry
+from ottla.broker.telemetry.metrics import Registry, Sample
 
 PROC = "/proc"
 # Fields of /proc/PID/stat as proc(5) numbers them from 1; the first that we can split off is 3.
@@ -21,27 +22,25 @@ def watch_process(registry: Registry, proc: str = PROC) -> None:
     if not os.path.exists(f"{proc}/self/stat"):
         return
     process = _Process(proc)
-    registry.watch(
-        "process_resident_memory_bytes", "Resident memory size in bytes.", process.resident_bytes
-    )
-    registry.watch(
-        "process_virtual_memory_bytes", "Virtual memory size in bytes.", process.virtual_bytes
-    )
-    registry.watch(
-        "process_cpu_seconds_total",
-        "Total user and system CPU time spent in seconds.",
-        process.cpu_seconds,
-        kind="counter",
-    )
-    registry.watch(
-        "process_start_time_seconds",
-        "Start time of the process since unix epoch in seconds.",
-        process.start_seconds,
-    )
-    registry.watch("process_open_fds", "Number of open file descriptors.", process.open_descriptors)
-    registry.watch(
-        "process_max_fds", "Maximum number of open file descriptors.", process.most_descriptors
-    )
+
+    def watch(name: str, sentence: str, read: Callable[[], float]) -> None:
+        kind = "counter" if name.endswith("_total") else "gauge"
+        registry.watch(name, sentence, lambda: _if_readable(read), kind=kind)
+
+    watch("process_resident_memory_bytes", "Resident memory.", process.resident_bytes)
+    watch("process_virtual_memory_bytes", "Virtual memory.", process.virtual_bytes)
+    watch("process_cpu_seconds_total", "CPU time, user and system.", process.cpu_seconds)
+    watch("process_start_time_seconds", "When it started, in Unix time.", process.start_seconds)
+    watch("process_open_fds", "Open file descriptors.", process.open_descriptors)
+    watch("process_max_fds", "File descriptors that it may open.", process.most_descriptors)
+
+
+def _if_readable(read: Callable[[], float]) -> list[Sample]:
+    """Nothing where a file is hidden (ProcSubset=pid of systemd), or no descriptor is left."""
+    try:
+        return [({}, read())]
+    except OSError:
+        return []
 
 
 class _Process:
@@ -51,7 +50,7 @@ class _Process:
         self._proc = proc
         self._ticks_per_s = os.sysconf("SC_CLK_TCK")
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
-        self._booted_s = _boot_seconds(proc)
+        self._booted_s: int | None = None
 
     def resident_bytes(self) -> int:
         return self._stat(_RSS) * self._page_bytes
@@ -63,6 +62,8 @@ class _Process:
         return self._stat(_UTIME, _STIME) / self._ticks_per_s
 
     def start_seconds(self) -> float:
+        if self._booted_s is None:  # this file is a large one where there are many processors
+            self._booted_s = _boot_seconds(self._proc)
         return self._booted_s + self._stat(_START) / self._ticks_per_s
 
     def open_descriptors(self) -> int:
@@ -84,5 +85,7 @@ class _Process:
 
 def _boot_seconds(proc: str) -> int:
     with open(f"{proc}/stat", encoding="ascii") as file:
-        line = next(line for line in file if line.startswith("btime "))
-    return int(line.split()[1])
+        for line in file:
+            if line.startswith("btime "):
+                return int(line.split()[1])
+    raise OSError(f"{proc}/stat does not say when the machine was started")
