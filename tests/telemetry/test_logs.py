@@ -55,6 +55,18 @@ def test_events_are_plain_lines_in_a_terminal() -> None:
     assert not stream.getvalue().startswith("{")
 
 
+def test_a_clients_words_do_not_command_the_terminal() -> None:
+    stream = io.StringIO()
+    log = open_log(form="console", stream=stream)
+
+    log.info("topic_created", client_id="\x1b[2J\x9b1m\u202e", more=["\x1b"], topic="caf\u00e9")
+
+    (line,) = stream.getvalue().splitlines()
+    assert line.isprintable()
+    assert "client_id=\\x1b[2J\\x9b1m\\u202e" in line
+    assert "topic=caf\u00e9" in line
+
+
 def test_the_form_can_be_chosen() -> None:
     json_stream, console_stream = Terminal(), io.StringIO()
 

@@ -100,7 +100,7 @@ class _Output:
             render: Any = structlog.dev.ConsoleRenderer(
                 colors=self._stream.isatty(), exception_formatter=structlog.dev.plain_traceback
             )
-            tail = [render]
+            tail = [_make_printable, render]
         else:
             tail = [structlog.processors.format_exc_info, _put_first]
             tail.append(structlog.processors.JSONRenderer(default=repr))
@@ -115,6 +115,18 @@ class _Output:
             context_class=dict,
             cache_logger_on_first_use=True,
         )
+
+
+def _make_printable(
+    logger: Any, method: str, event: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    """Names and reasons may be a client's own text, which must not command a terminal; JSON escapes
+    it anyway, as Python does inside of lists."""
+    for name, value in event.items():
+        if isinstance(value, str) and not value.isprintable():
+            shown = (one if one.isprintable() else repr(one)[1:-1] for one in value)
+            event[name] = "".join(shown)
+    return event
 
 
 def _put_first(
