@@ -138,6 +138,33 @@ def test_a_broken_header_below_the_recovery_point_is_skipped() -> None:
     assert log.read(5, max_bytes=1, upper=UPPER_LOG_END, at_least_one=True) is not None
 
 
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("base_offset", [0, 11, 33])
+@pytest.mark.parametrize("index", [0, 3])
+def test_a_high_watermark_behind_a_hole_stops_no_start(
+    index: int, base_offset: int, clean: bool
+) -> None:
+    """A checkpoint may have any; the batch that it names cannot be found there."""
+    for log_start in (0, base_offset + 2):
+        for high_watermark in range(41):
+            disk = filled(40)
+            open_log(disk, RELAXED, clean=False, recovery_point=40).close()
+            disk.corrupt(path_of(base_offset), index * SIZE + 16, b"\7")
+            log = open_log(
+                disk,
+                RELAXED,
+                clean=clean,
+                recovery_point=40,
+                log_start_offset=log_start,
+                high_watermark=high_watermark,
+            )
+
+            assert log.log_start_offset <= log.last_stable_offset <= log.high_watermark <= 40
+            assert log.high_watermark <= max(high_watermark, log_start, base_offset + 11)
+            log.set_high_watermark(40)
+            assert append(log) == 40
+
+
 def test_a_durable_tail_that_is_lost_leaves_its_offsets() -> None:
     disk = filled(6)
     disk.corrupt(path_of(0), 4 * SIZE, bytes(2 * SIZE))

@@ -79,7 +79,9 @@ class Log(TrimmableLog):
             now_ms=now_ms,
         )
         log = cls(home, opened, config, topic=topic, partition=partition, topic_id=topic_id)
-        log._move_high_watermark(max(log.log_start_offset, min(high_watermark, log.log_end_offset)))
+        log._begin_high_watermark(
+            max(log.log_start_offset, min(high_watermark, log.log_end_offset))
+        )
         return log
 
     # appending

@@ -217,7 +217,7 @@ class ReadableLog:
         if upper == UPPER_HIGH_WATERMARK or stable == self.high_watermark:
             return self.high_watermark, self._high_segment, self._high_position
         segment = self.segments[self.segments.floor_index(stable)]
-        return stable, segment, segment.locate(stable)[0]
+        return stable, segment, self._position_of(segment, stable)
 
     def _read_sealed(
         self,
@@ -247,6 +247,28 @@ class ReadableLog:
                 break
         return None
 
+    def _position_of(self, segment: Segment, offset: int) -> int:
+        if offset == segment.base_offset:
+            return 0  # also where it begins with a hole
+        if self.quarantine:
+            return self.quarantine.locate(segment, offset)[0]
+        return segment.locate(offset)[0]
+
+    def _begin_high_watermark(self, offset: int) -> None:
+        """The first one, as a checkpoint has it. Behind a hole in its segment nobody finds the
+        batch: then it is where the segment begins, or, if the log does not reach that far, ends."""
+        try:
+            self._move_high_watermark(offset)
+        except KafkaError:
+            index = self.segments.floor_index(offset)
+            base_offset = self.segments[index].base_offset
+            if base_offset >= self.log_start_offset:
+                self._move_high_watermark(base_offset)
+            elif index + 1 < len(self.segments):
+                self._move_high_watermark(self.segments[index + 1].base_offset)
+            else:
+                self._move_high_watermark(self.log_end_offset)
+
     def _move_high_watermark(self, offset: int) -> None:
         segment = self.segments.active
         if offset == self.log_end_offset:
@@ -255,7 +277,7 @@ class ReadableLog:
             if offset < segment.base_offset:
                 segment = self.segments[self.segments.floor_index(offset)]
                 self.segments.read_from(segment)
-            position, _ = segment.locate(offset)
+            position = self._position_of(segment, offset)
         self.high_watermark = offset
         self._high_segment = segment
         self._high_position = position
