@@ -10,7 +10,7 @@ from ottla.broker.log import checkpoints
 from ottla.broker.log.directories import LogDirError, UnusableLogDir
 from ottla.broker.log.log import Log
 from ottla.broker.log.manager import LogManager
-from ottla.broker.log.quarantine import DAMAGED_RANGES_FILE
+from ottla.broker.log.quarantine import DAMAGED_RANGES_FILE, DamagedRange, write_ranges
 from ottla.config.types import LogConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.builder import build_batch
@@ -430,6 +430,38 @@ def test_a_file_of_damaged_ranges_that_cannot_be_read_is_told_beside_logs_that_c
     assert [(one.topic, one.partition) for one in again.logs] == [("t", 1)]
     assert "Too many open files" in kit.events.fields("logs_not_loaded")["error"]
     assert kit.events.fields("disk_call_refused")["errno"] == "EIO"
+
+
+def test_what_is_known_of_a_partition_that_cannot_be_opened_waits_for_the_next_start() -> None:
+    """Else that would cut off what was acknowledged, and bring back what was deleted."""
+    kit = Kit()
+    manager = kit.started()
+    for partition in range(2):
+        log = manager.create("t", partition, TOPIC_ID)
+        for _ in range(12):
+            append(log)
+        flush(log)
+        log.delete_records(7)
+    segment = log.segments[-2]
+    position, size = segment.locate(log.segments[-1].base_offset - 1)
+    kit.disk.corrupt(segment.log_path, position + size - 1, b"!")
+    ranges = {("t", 1): [DamagedRange(segment.base_offset, position, size)]}
+    write_ranges(kit.disk, "/data", ranges)
+    manager.shutdown(1)
+    for _ in range(2):
+        kit.disk.inject("open", errno.EIO, path="/data/t-1/00000000000000000000.log")
+        manager = kit.started()
+        assert list(manager.offline_partitions) == [("t", 1)]
+        append(manager.logs[0])
+        flush(manager.logs[0])
+        manager.keep_damaged_ranges("/data", manager.damaged_ranges("/data"))
+        manager.shutdown(1)
+
+    again = kit.started()
+    one = again.get("t", 1)
+    assert one is not None
+    assert (one.log_start_offset, one.log_end_offset, one.recovery.bytes_cut) == (7, 12, 0)
+    assert one.quarantine.ranges == ranges["t", 1]
 
 
 def test_a_partition_created_again_has_no_records_of_one_that_could_not_be_opened() -> None:

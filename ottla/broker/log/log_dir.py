@@ -39,6 +39,10 @@ class LogDir:
         self.logs: dict[TopicPartition, Log] = {}
         # Logs of other dirs whose copies are about to take a name here.
         self.coming: dict[TopicPartition, Log] = {}
+        # Partitions in it that could not be opened. What was known of them waits for the next
+        # start, which would else take all that they hold for unsynced.
+        self.unopened: set[TopicPartition] = set()
+        self._unopened_ranges: Ranges = {}
         # Partitions that a worker is about to make.
         self.planned = 0
         # False once a log in it could not be loaded or closed: then nobody may mark it clean.
@@ -108,12 +112,22 @@ class LogDir:
         with self._writing:
             write_ranges(self._disk, self.path, ranges)
 
+    def damaged_ranges(self) -> Ranges:
+        """What its logs have in quarantine, and what is known of those that could not be opened."""
+        kept = {key: one for key, one in self._unopened_ranges.items() if key in self.unopened}
+        return kept | {
+            key: log.quarantine.ranges for key, log in self.logs.items() if log.quarantine
+        }
+
     def restore_damaged_ranges(self, events: Events) -> None:
         """Takes up what scrubbing had found before, as far as the logs still say so.
 
         Raises OSError, when it has taken up those of the logs that could be read.
         """
         ranges = read_ranges(self._disk, self.path, events)
+        self._unopened_ranges = {
+            key: found for key, found in ranges.items() if key in self.unopened
+        }
         unread: OSError | None = None
         for key, log in self.logs.items():
             if key in ranges or log.recovery.damaged:
@@ -125,6 +139,10 @@ class LogDir:
             raise unread
 
     def _rows(self, name: str) -> Rows:
+        kept = {key: row for key, row in self.rows[name].items() if key in self.unopened}
+        return kept | self._rows_of_logs(name)
+
+    def _rows_of_logs(self, name: str) -> Rows:
         # A copy, for a worker thread may ask while the loop creates a log.
         logs = [*self.logs.items(), *self.coming.items()]
         match name:

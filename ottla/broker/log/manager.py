@@ -278,8 +278,11 @@ class LogManager:
 
     def begin_delete(self, work: Rearrangement, topic: str, partition: int) -> None:
         """Takes a log out of service now; its files go file.delete.delay.ms after `adopt`."""
-        if self.offline_partitions.pop((topic, partition), None) is None:
-            self._begin_departure(work, self._logs[topic, partition], Kind.DELETED)
+        key = (topic, partition)
+        if self.offline_partitions.pop(key, None) is None:
+            self._begin_departure(work, self._logs[key], Kind.DELETED)
+        for log_dir in self._log_dirs.values():
+            log_dir.unopened.discard(key)
 
     def perform(self, work: Rearrangement) -> None:
         """Does what was planned; for a worker thread, one at a time."""
@@ -381,9 +384,8 @@ class LogManager:
         self._checkpoint(checkpoints.HIGH_WATERMARK_FILE)
 
     def damaged_ranges(self, path: str) -> Ranges:
-        """What the logs of a log dir have in quarantine."""
-        logs = self._log_dirs[path].logs
-        return {key: log.quarantine.ranges for key, log in logs.items() if log.quarantine}
+        """What is known to be damaged in a log dir."""
+        return self._log_dirs[path].damaged_ranges()
 
     def keep_damaged_ranges(self, path: str, ranges: Ranges) -> None:
         """Writes them to the log dir's file; may run in a worker."""
@@ -439,6 +441,7 @@ class LogManager:
         log_dir = self._log_dirs[found.log_dir]
         log_dir.clean = found.clean or not (opened.logs or opened.failed)
         log_dir.rows = found.rows
+        log_dir.unopened = set(opened.failed)
         self.previous_broker_epoch = max(self.previous_broker_epoch, found.broker_epoch)
         self.found_copies += found.copies
         for path in found.deleted:
