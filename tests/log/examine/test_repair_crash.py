@@ -11,6 +11,7 @@ from ottla.protocol.records.batch import iterate_headers
 from ottla.testing.disk import SimDisk
 from ottla.testing.platter import CrashMode
 from tests.log.examine.partitions import content, filled_disk, findings, repair
+from tests.log.examine.test_repair_once import transactional_disk
 from tests.log.logs import DIRECTORY, SMALL, open_log, read_all
 
 FIRST = "00000000000000000000"
@@ -46,3 +47,30 @@ def test_a_crash_at_any_call_of_a_repair_loses_nothing(mode: CrashMode) -> None:
         assert findings(left) == []
         assert content(left, side) == damaged
         assert read_all(open_log(left, SMALL, clean=False)) == wanted
+
+
+@pytest.mark.parametrize("mode", CrashMode)
+def test_a_crash_at_any_call_leaves_the_aborted_transactions_of_the_segment(
+    mode: CrashMode,
+) -> None:
+    disk = transactional_disk()
+    log = open_log(disk, SMALL)
+    end_offset = log.log_end_offset
+    segment = next(one for one in log.segments if one.transactions.entries())
+    assert segment is not log.segments.active
+    aborted = segment.transactions.entries()
+    log.close()
+    disk.corrupt(segment.log_path, 70, b"\xff\xff")
+    crashed: list[SimDisk] = []
+    disk.before_call = lambda count, call, path: crashed.append(
+        disk.crash(random.Random(count), mode)
+    )
+    repair(disk)
+    disk.before_call = None
+    crashed.append(disk)
+    assert len(crashed) > 10
+    for left in crashed:
+        again = open_log(left, SMALL, clean=False, recovery_point=end_offset)
+        found = next(one for one in again.segments if one.base_offset == segment.base_offset)
+
+        assert found.transactions.entries() == aborted

@@ -3,7 +3,8 @@
     indexes, transaction index    made anew from the batches
     a bad tail                    cut off; bytes that are not all zeros go to N.<position>.cut first
     a bad range with more behind  goes to N.<position>.cut, and the segment is written anew without
-                                  it, as the cleaner does: N.log.cleaned, N.log.swap, N.log
+                                  it, as the cleaner does: N.log.cleaned, N.log.swap, N.log;
+                                  and so is the transaction index
     a snapshot that is not sound  removed: a start reads the log instead
     leader epochs                 written anew from the batch headers
     a waypoint                    removed with the first change of its segment
@@ -31,7 +32,7 @@ from ottla.broker.log.examine.scan import READ_BYTES, Damage
 from ottla.broker.log.leftovers import CLEANED_SUFFIX, SWAP_SUFFIX
 from ottla.broker.log.partition_dir import PartitionDir
 from ottla.broker.log.recovery import CUT_SUFFIX
-from ottla.broker.log.segment import LOG_SUFFIX, Segment
+from ottla.broker.log.segment import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment
 from ottla.broker.log.transaction_index import AbortedTransaction, pack
 from ottla.broker.log.waypoints import WAYPOINT_FILE, read_waypoint
 from ottla.broker.ports import Disk, Events, File
@@ -156,8 +157,10 @@ class Repair:
         self._disk.sync_dir(directory.path)
 
     def _take_out(self, directory: PartitionDir, facts: SegmentFacts) -> None:
-        """Writes the segment anew without its damaged ranges."""
+        """Writes the segment anew without its damaged ranges, and its transaction index with it: a
+        start that has to end the exchange removes the one that is there."""
         path = facts.file.path
+        replaced = [path]
         file = self._disk.open(path)
         cleaned = self._disk.open(path + CLEANED_SUFFIX, create=True)
         try:
@@ -171,10 +174,15 @@ class Repair:
         finally:
             cleaned.close()
             file.close()
-        self._disk.rename(path + CLEANED_SUFFIX, path + SWAP_SUFFIX)
+        if facts.aborted:
+            replaced.append(path.removesuffix(LOG_SUFFIX) + TRANSACTION_INDEX_SUFFIX)
+            write_atomically(self._disk, replaced[-1] + CLEANED_SUFFIX, pack(facts.aborted))
+        for name in replaced:
+            self._disk.rename(name + CLEANED_SUFFIX, name + SWAP_SUFFIX)
         self._disk.sync_dir(directory.path)
-        self._disk.rename(path + SWAP_SUFFIX, path)
-        self._disk.sync_dir(directory.path)
+        for name in replaced:  # the log first, also after a crash
+            self._disk.rename(name + SWAP_SUFFIX, name)
+            self._disk.sync_dir(directory.path)
 
     def _rebuild_indexes(self, directory: PartitionDir, base_offset: int) -> None:
         segment = Segment(directory, base_offset, config=self._config, now_ms=self._now_ms)
