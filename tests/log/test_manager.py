@@ -464,6 +464,45 @@ def test_what_is_known_of_a_partition_that_cannot_be_opened_waits_for_the_next_s
     assert one.quarantine.ranges == ranges["t", 1]
 
 
+def test_where_a_log_begins_is_known_of_its_copy_before_it_has_its_name() -> None:
+    """Though the log itself begins with a segment: the copy may be older than what was deleted."""
+    kit = Kit("/a", "/b")
+    manager = kit.started()
+    log = manager.create("t", 0, TOPIC_ID)
+    for _ in range(12):
+        append(log)
+    flush(log)
+    base_offset = log.segments[1].base_offset
+    log.delete_records(base_offset)
+    log.delete_old_segments(kit.clock.wall_ms())
+    assert log.segments[0].base_offset == log.log_start_offset == base_offset
+    manager.expect(log, "/b")
+    rows = kit.content("/b/log-start-offset-checkpoint")
+
+    assert rows is not None
+    assert checkpoints.parse_offsets(rows) == {("t", 0): base_offset}
+
+
+def test_what_a_recovery_found_is_known_after_a_clean_stop() -> None:
+    kit = Kit()
+    manager = kit.started()
+    log = manager.create("t", 0, TOPIC_ID)
+    for _ in range(12):
+        append(log)
+    flush(log)
+    segment = log.segments[-2]
+    position, size = segment.locate(segment.base_offset)
+    manager.abandon()
+    kit.disk.corrupt(segment.log_path, position + size - 1, b"!")
+    point = {("t", 0): segment.base_offset + 1}
+    checkpoints.write_offsets(kit.disk, "/data/recovery-point-offset-checkpoint", point)
+    kit.started().shutdown(1)
+    (again,) = kit.started().logs
+
+    assert again.recovery.clean
+    assert again.quarantine.ranges == [DamagedRange(segment.base_offset, position, size)]
+
+
 def test_a_partition_created_again_has_no_records_of_one_that_could_not_be_opened() -> None:
     kit = Kit()
     manager = kit.started()

@@ -119,8 +119,9 @@ class LogDir:
             key: log.quarantine.ranges for key, log in self.logs.items() if log.quarantine
         }
 
-    def restore_damaged_ranges(self, events: Events) -> None:
-        """Takes up what scrubbing had found before, as far as the logs still say so.
+    def restore_damaged_ranges(self, events: Events) -> bool:
+        """Takes up what scrubbing had found before, as far as the logs still say so, and what their
+        recovery has found; whether the file is to say something else now.
 
         Raises OSError, when it has taken up those of the logs that could be read.
         """
@@ -137,14 +138,16 @@ class LogDir:
                     unread = unread or error
         if unread is not None:
             raise unread
+        return self.damaged_ranges() != ranges
 
     def _rows(self, name: str) -> Rows:
         kept = {key: row for key, row in self.rows[name].items() if key in self.unopened}
         return kept | self._rows_of_logs(name)
 
     def _rows_of_logs(self, name: str) -> Rows:
-        # A copy, for a worker thread may ask while the loop creates a log.
-        logs = [*self.logs.items(), *self.coming.items()]
+        # Copies, for a worker thread may ask while the loop creates a log.
+        mine, coming = list(self.logs.items()), list(self.coming.items())
+        logs = mine + coming
         match name:
             case checkpoints.RECOVERY_POINT_FILE:
                 return {key: log.recovery_point for key, log in logs}
@@ -152,9 +155,11 @@ class LogDir:
                 return {key: log.high_watermark for key, log in logs}
             case _:
                 assert name == checkpoints.LOG_START_FILE, name
-                return {
+                # The first segment of a copy may begin lower than that of its log does by now.
+                starts = {key: log.log_start_offset for key, log in coming}
+                return starts | {
                     key: log.log_start_offset
-                    for key, log in logs
+                    for key, log in mine
                     if log.log_start_offset > log.segments[0].base_offset
                 }
 

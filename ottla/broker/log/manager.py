@@ -450,7 +450,9 @@ class LogManager:
             log_dir.logs[log.topic, log.partition] = log
         self._logs.update(log_dir.logs)
         try:
-            log_dir.restore_damaged_ranges(self._events)
+            if log_dir.restore_damaged_ranges(self._events):
+                # A recovery tells of its findings once, and the next start may be clean.
+                self.keep_damaged_ranges(log_dir.path, log_dir.damaged_ranges())
         except OSError as error:
             self.faults.failed(log_dir.path, Call.READ, error)
         if opened.failed:
