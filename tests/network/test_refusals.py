@@ -113,13 +113,8 @@ async def test_who_is_beyond_a_limit_is_counted_and_told_once(limits: Limits, re
             assert await raws[-1].closed()
 
         assert _counts(served) == (1, {reason: 3}, {})
-        assert events.told == [
-            (
-                "warning",
-                "connections_refused",
-                {"reason": reason, "address": LOOPBACK, "connections": 1},
-            )
-        ]
+        told = {"reason": reason, "address": LOOPBACK, "connections": 1, "limit": 1}
+        assert events.told == [("warning", "connections_refused", told)]
         for raw in raws:
             raw.close()
 

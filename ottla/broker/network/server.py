@@ -364,8 +364,15 @@ class Server:
         return int(self.loop.time() * 1000)
 
     def _tell_refused(self, refused: Refused | None) -> None:
-        if refused is not None:
-            self.events.warning("connections_refused", **refused._asdict())
+        if refused is None:
+            return
+        fields = refused._asdict()
+        # Who has set no max.connections would wonder: it is what the open files allow.
+        if refused.reason == MAX_CONNECTIONS:
+            fields["limit"] = self.limits.max_connections
+        elif refused.reason == MAX_CONNECTIONS_PER_IP:
+            fields["limit"] = self.limits.max_connections_per_ip
+        self.events.warning("connections_refused", **fields)
 
     async def _find(self, host: str) -> None:
         """The addresses of a host that a quota is set for."""
