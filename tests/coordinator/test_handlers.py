@@ -12,6 +12,7 @@ from ottla.broker.handlers.groups import GROUP_OPERATIONS
 from ottla.protocol.api import SERVED, ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import groups
+from ottla.protocol.messages.consumer_group import ConsumerGroupHeartbeatRequest
 from tests.coordinator.asking import ask
 from tests.handlers.rooms import NODE_ID, House
 
@@ -174,6 +175,17 @@ async def test_topics_by_id(house: House) -> None:
     ]
     (part,) = second.topics[0].partitions
     assert (part.committed_offset, part.committed_leader_epoch, part.metadata) == (8, 3, "m")
+
+
+async def test_a_fetch_that_is_refused_names_no_topics(house: House) -> None:
+    join = ConsumerGroupHeartbeatRequest(
+        "g", "m", 0, rebalance_timeout_ms=1000, subscribed_topic_names=["t"], topic_partitions=[]
+    )
+    assert (await ask(house, join, 1)).error_code == 0
+    asked = FetchGroup("g", "stranger", 2, [FetchTopic("", UNKNOWN_ID, [0])])
+    (answer,) = (await ask(house, groups.OffsetFetchRequest(groups=[asked]), 10)).groups
+
+    assert (answer.error_code, answer.topics) == (ErrorCode.UNKNOWN_MEMBER_ID, [])
 
 
 async def _fetched(house: House, group: str) -> dict[tuple[str, int], int]:

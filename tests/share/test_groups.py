@@ -250,6 +250,14 @@ async def test_no_other_protocol_gets_into_a_share_group(house: House) -> None:
     assert (await ask(house, consumer, 1)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     refused = await ask(house, classic, 3)
     assert refused.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    for version in (8, 9):
+        for epoch in (-1, 0, 7):
+            part = groups.OffsetCommitRequest.OffsetCommitRequestPartition(0, 1)
+            topic = groups.OffsetCommitRequest.OffsetCommitRequestTopic(TOPIC, partitions=[part])
+            commit = groups.OffsetCommitRequest(GROUP, epoch, "a", topics=[topic])
+            answer = await ask(house, commit, version)
+            ((answered,),) = [one.partitions for one in answer.topics]
+            assert answered.error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 async def test_more_partitions_are_delivered_when_there_are_more(house: House) -> None:
@@ -396,6 +404,9 @@ async def test_unknown_groups_have_no_offsets(house: House) -> None:
 
     described = await _offsets(house, all_topics=True)
     assert (described.error_code, described.topics) == (0, [])
+    (topic,) = (await _offsets(house)).topics
+    found = [(one.error_code, one.start_offset) for one in topic.partitions]
+    assert found == [(0, -1)] * 2, "nothing has made the topic of the states yet"
     assert (await _delete_offsets(house)).error_code == unknown
 
 
@@ -404,7 +415,9 @@ async def test_a_group_may_be_told_where_to_begin_before_it_is_there(house: Hous
     assert (await _alter(house, 2)).error_code == 0
     first = (await _offsets(house)).topics[0].partitions[0]
     assert (first.start_offset, first.lag) == (2, 3)
-    assert (await _describe(house)).group_state == "Empty"
+    described = await _describe(house)
+    assert described.group_state == "Empty"
+    assert (described.group_epoch, described.assignment_epoch) == (1, 1)
     await Beating(house, "a").beat()
 
     assert await Member(house, "a").acquire() == [(2, 4, 1)]

@@ -158,7 +158,8 @@ class FetchPart:
         if self._by_id:
             # A topic that is gone has no id to be told by.
             response.topics = [one for one in response.topics if any(one.topic_id)]
-        response.topics += self._unknown
+        if not response.error_code:
+            response.topics += self._unknown
         self._gathering.put(self._index, response)
 
 

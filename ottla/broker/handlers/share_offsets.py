@@ -13,6 +13,7 @@ from ottla.broker.coordinator.group import share_offsets
 from ottla.broker.coordinator.group.share import Partitions
 from ottla.broker.coordinator.runtime import Runner
 from ottla.broker.coordinator.share.batches import NO_OFFSET
+from ottla.broker.coordinator.share.coordinator import SHARE_GROUP_STATE
 from ottla.broker.coordinator.share.shard import ShareShard
 from ottla.broker.coordinator.share.state import NO_COUNT, SharePartitionKey
 from ottla.broker.handlers.context import Rooms, Session
@@ -175,7 +176,9 @@ async def _described(
     ) -> None:
         runner.perform(shard.summarize(key, reply, runner.now()))
 
-    results = await state_results(rooms, group_id, places, summarize)
+    results: dict[Place, Any] = {}
+    if SHARE_GROUP_STATE in rooms.image.topics.by_name:  # else nothing was ever kept there
+        results = await state_results(rooms, group_id, places, summarize)
     described = DescribedGroup(group_id)
     for name, topic_id, indexes in wanted:
         parts: list[DescribedPartition] = []

@@ -191,9 +191,10 @@ def _check_commit(
         return _check_classic_commit(turn, group, request)
     if isinstance(group, ConsumerGroup):
         return _check_consumer_commit(turn, group, request, version)
-    if group is None and request.generation_id_or_member_epoch < 0:
+    if group is not None:  # of a kind whose members commit no offsets
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    if request.generation_id_or_member_epoch < 0:
         return ErrorCode.NONE
-    # There is no group, or it is of a kind whose members commit no offsets.
     if version >= UNKNOWN_GROUP_SINCE_VERSION:
         return ErrorCode.GROUP_ID_NOT_FOUND
     return ErrorCode.ILLEGAL_GENERATION

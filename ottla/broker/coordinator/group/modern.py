@@ -73,7 +73,7 @@ M = TypeVar("M", bound=ModernMember)
 class Target(NamedTuple):
     """The target assignment's number, when it was made (wall milliseconds, 0 if never)."""
 
-    epoch: int = 0
+    epoch: int = FIRST_EPOCH
     timestamp_ms: int = 0
 
 
