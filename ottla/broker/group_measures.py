@@ -43,6 +43,8 @@ SHOWN_EVENTS = (
 """Shown from the start, so that their first occurrence is an increase; others once there is one."""
 GROUPS_PER_TURN = 500
 """Groups gone through before others get the loop, whatever their members: a millisecond or less."""
+PARTITIONS_PER_TURN = 1000
+"""The same for what share groups deliver from."""
 OFFSET_COUNTERS = {
     Counted.OFFSET_COMMIT: (
         "ottla_offset_commits_total",
@@ -173,12 +175,22 @@ def _coordinator_partitions(rooms: Rooms) -> Iterable[Sample]:
             yield {"topic": topic, "state": state.value}, found[state]
 
 
-def _in_flight(rooms: Rooms) -> Iterable[Sample]:
+def _in_flight(rooms: Rooms) -> Iterator[Sample | None]:
+    left = PARTITIONS_PER_TURN
     for group_id, own in rooms.shares.by_group():
-        windows = [share.window for share in own if share.window is not None]
+        available = acquired = settled = 0
+        for share in own:
+            if share.window is not None:
+                available += share.window.available_count
+                acquired += share.window.acquired_count
+                settled += share.window.settled_count
+            left -= 1
+            if left <= 0:
+                left = PARTITIONS_PER_TURN
+                yield None
         for state, count in (
-            ("available", sum(window.available_count for window in windows)),
-            ("acquired", sum(window.acquired_count for window in windows)),
-            ("settled", sum(window.settled_count for window in windows)),
+            ("available", available),
+            ("acquired", acquired),
+            ("settled", settled),
         ):
             yield {"group": group_id, "state": state}, count

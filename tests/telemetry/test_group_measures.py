@@ -238,6 +238,20 @@ async def test_the_records_that_a_share_group_has_in_hand(house: House) -> None:
     assert _values(page, "ottla_share_records_given_up_total") == {GROUP: 0}
 
 
+async def test_many_partitions_of_share_groups_are_gone_through_in_pieces(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_measures, "PARTITIONS_PER_TURN", 2)
+    page = _page(house)
+    await begin(house, partitions=5)
+    for partition in range(5):
+        await house.append(TOPIC, partition, [b"v"] * 2)
+    await Member(house, "a").fetch(partitions=range(5))
+
+    assert list(page.lines()).count(PAUSE) == 2
+    assert _values(page, "ottla_share_records_in_flight")[f"{GROUP} acquired"] == 10
+
+
 async def test_locks_that_end_and_records_that_come_no_more(house: House) -> None:
     page = _page(house)
     await begin(house)
