@@ -42,7 +42,7 @@ SHOWN_EVENTS = (
 )
 """Shown from the start, so that their first occurrence is an increase; others once there is one."""
 GROUPS_PER_TURN = 500
-"""Groups gone through before others get the loop, whatever their members: a millisecond or less."""
+"""Groups gone through before others get the loop, whatever their members: one to two milliseconds."""
 PARTITIONS_PER_TURN = 1000
 """The same for what share groups deliver from."""
 OFFSET_COUNTERS = {
