@@ -42,9 +42,9 @@ SHOWN_EVENTS = (
 )
 """Shown from the start, so that their first occurrence is an increase; others once there is one."""
 GROUPS_PER_TURN = 500
-"""Groups gone through before others get the loop, whatever their members: one to two milliseconds."""
+"""Groups gone through before others get the loop, of any size: one to two milliseconds."""
 PARTITIONS_PER_TURN = 1000
-"""The same for what share groups deliver from."""
+"""The same for what share groups deliver from: half a millisecond."""
 OFFSET_COUNTERS = {
     Counted.OFFSET_COMMIT: (
         "ottla_offset_commits_total",
