@@ -342,6 +342,19 @@ def test_a_bad_index_is_rebuilt(suffix: str, damage: str) -> None:
     assert append(log) == 40
 
 
+def test_a_batch_before_a_hole_ends_where_it_ends_when_indexes_are_made_anew() -> None:
+    disk = filled(40)
+    open_log(disk, RELAXED, clean=False, recovery_point=40).close()
+    disk.corrupt(path_of(11), 5 * SIZE + 16, b"\7")
+    disk.remove(path_of(11, ".index"))
+    log = open_log(disk, RELAXED, recovery_point=40, high_watermark=40)
+    for _ in range(2):
+        found = log.read(15, max_bytes=1, upper=UPPER_LOG_END, at_least_one=True)
+
+        assert found is not None
+        assert (found.position, found.size) == (4 * SIZE, SIZE)
+
+
 def test_leftovers_are_dealt_with() -> None:
     disk = filled(4)
     for name in ("leader-epoch-checkpoint.tmp", "7.log.cleaned", f"{99:020d}.index", "mine.txt"):

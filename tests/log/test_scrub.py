@@ -293,6 +293,27 @@ def test_a_crash_at_any_call_leaves_the_old_ranges_or_the_new(mode: CrashMode) -
             assert events.names == []
 
 
+def test_who_asks_for_a_damaged_offset_is_not_given_the_one_behind() -> None:
+    """Though the index leads there at once, and a consumer would take what is missing for a gap."""
+    for index in range(10):
+        bench = Bench()
+        position, size = bench.batch_at(index)
+        length = 2 * size - 12
+        bench.disk.corrupt(FIRST, position + 8, length.to_bytes(4, "big"))
+        bench.round()
+        (damage,) = bench.log.quarantine.ranges
+        assert damage.position == position
+        behind = (position + damage.size) // size
+        for offset in range(index, behind):
+            with pytest.raises(KafkaError) as raised:
+                bench.read(offset)
+            assert raised.value.code is ErrorCode.CORRUPT_MESSAGE
+
+        assert [bench.read(offset, 1) for offset in range(behind, 10)] == [
+            [offset] for offset in range(behind, 10)
+        ]
+
+
 def transactional_log(disk: SimDisk) -> Log:
     """Aborted and committed transactions over several segments, some of them over an edge."""
     log = open_log(disk, SMALL)

@@ -122,10 +122,18 @@ class Quarantine:
             if found is None:
                 raise
             return found
-        if any(one.position <= position < one.position + one.size for one in damages):
-            # Its offset may be wrong, and hide what lies behind it.
-            return _locate_behind(segment, offset, damages) or (position, size)
-        return position, size
+        start = segment.position_before(position)
+        if not any(
+            start <= one.position + one.size and one.position <= position for one in damages
+        ):
+            return position, size
+        # The walk led through damage, which may say anything of lengths and offsets.
+        found = _locate_behind(segment, offset, damages)
+        if found is None:
+            raise KafkaError(
+                ErrorCode.CORRUPT_MESSAGE, f"{segment.log_path}: offset {offset} is damaged"
+            )
+        return found
 
     def bound(self, segment: Segment, position: int, size: int) -> int:
         """How much of a slice lies before the next damaged range. Raises CORRUPT_MESSAGE in one."""
@@ -144,13 +152,15 @@ def _locate_behind(
     segment: Segment, offset: int, damages: list[DamagedRange]
 ) -> tuple[int, int] | None:
     """The batch that holds an offset, by the headers behind the last range that lies before it."""
+    end = segment.size
     for damage in reversed(damages):
         behind = damage.position + damage.size
-        if behind >= segment.size or segment.header_at(behind).base_offset > offset:
-            continue
-        for position, header in segment.headers(behind):
-            if header.last_offset >= offset:
-                return position, header.size
+        if behind < end and segment.header_at(behind).base_offset <= offset:
+            for position, header in segment.headers(behind, end=end):
+                if header.last_offset >= offset:
+                    return position, header.size
+            return None
+        end = damage.position
     return None
 
 

@@ -291,11 +291,15 @@ class Segment:
 
     @property
     def first_timestamp(self) -> int:
-        """The max timestamp of the first batch: the age of the segment counts from it."""
+        """The max timestamp of the first batch: the age of the segment counts from it. -1 if it has
+        none, or cannot be told."""
         if self._first_timestamp is None:
             if not self.size:
                 return NO_TIMESTAMP
-            self._first_timestamp = self.header_at(0).max_timestamp
+            try:
+                self._first_timestamp = self.header_at(0).max_timestamp
+            except KafkaError:  # it is damaged, which is no reason to append nothing any more
+                self._first_timestamp = NO_TIMESTAMP
         return self._first_timestamp
 
     # writing
@@ -526,13 +530,21 @@ class Segment:
         self._directory.events.warning("index_rebuilt", path=self.log_path)
 
     def _note_all(self, end: int) -> None:
+        base_offset, before = self.base_offset, self.notes
         try:
             for position, header in self.headers(end=end):
+                base_offset, before = header.base_offset, self.notes
                 self.index.entries.make_room()
                 self.time_index.entries.make_room()
                 self.note_batch(position, header.size, header.last_offset, header.max_timestamp)
         except KafkaError as error:
             self._directory.events.error("segment_chain_broken", reason=error.message)
+            # It may be the offset of the last one that is wrong: no entry is to name it. Nor is it
+            # to be remembered as the last, or it would seem to reach to the end.
+            self.index.truncate_to(base_offset)
+            self.time_index.truncate_to(base_offset)
+            self.notes = before
+            self.forget_recent()
 
     def start_rebuild(self) -> None:
         """Empties indexes and facts; batches are then taken up by `note_batch` from position 0."""

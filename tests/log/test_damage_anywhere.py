@@ -1,0 +1,155 @@
+"""One batch that is harmed anyhow costs that batch, whatever else is lost: no other is missed, none
+is given for another, and no start fails."""
+
+from __future__ import annotations
+
+import random
+from typing import NamedTuple
+
+import pytest
+
+from ottla.broker.log.log import UPPER_LOG_END, Log
+from ottla.broker.log.scrub import Scrubber, restore
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.records.batch import iterate_headers
+from ottla.testing.disk import SimDisk
+from ottla.testing.platter import CrashMode
+from tests.log.events import RecordedEvents
+from tests.log.examine.test_repair_once import names, transactional_disk
+from tests.log.logs import DIRECTORY, RELAXED, SMALL, append, batch, flush, open_log
+from tests.log.test_log_recovery import filled, path_of
+
+SEEDS = 240
+ALL = 1 << 30
+SIZE = len(batch())
+
+
+class Placed(NamedTuple):
+    """A batch as it was written."""
+
+    path: str
+    position: int
+    first_offset: int
+    last_offset: int
+    data: bytes
+
+
+def batches_of(disk: SimDisk) -> list[Placed]:
+    found: list[Placed] = []
+    for name in names(disk, ".log"):
+        path = f"{DIRECTORY}/{name}"
+        file = disk.open(path)
+        data = file.pread(file.size(), 0)
+        for position, header in iterate_headers(data):
+            whole = data[position : position + header.size]
+            found.append(Placed(path, position, header.base_offset, header.last_offset, whole))
+    return found
+
+
+def harm(disk: SimDisk, one: Placed, rng: random.Random) -> None:
+    size = len(one.data)
+    match rng.randrange(4):
+        case 0:
+            at = rng.randrange(21, size)
+            disk.corrupt(one.path, one.position + at, bytes([one.data[at] ^ 0x11]))
+        case 1:
+            bit = rng.randrange(64)
+            at = 7 - bit // 8
+            disk.corrupt(one.path, one.position + at, bytes([one.data[at] ^ 1 << bit % 8]))
+        case 2:
+            disk.corrupt(one.path, one.position, bytes(size))
+        case _:
+            disk.corrupt(one.path, one.position + rng.randrange(8, 21), rng.randbytes(2))
+
+
+def harm_hint(disk: SimDisk, rng: random.Random) -> None:
+    """An index or a snapshot is gone, or short, or not what it was."""
+    found = names(disk, rng.choice((".index", ".timeindex", ".txnindex", ".snapshot")))
+    path = f"{DIRECTORY}/{rng.choice(found)}"
+    file = disk.open(path)
+    size = file.size()
+    if not size or rng.random() < 0.3:
+        disk.remove(path)
+    elif rng.random() < 0.5:
+        file.truncate(rng.randrange(size))
+    else:
+        disk.corrupt(path, rng.randrange(size), rng.randbytes(4))
+
+
+def scrub(log: Log, rng: random.Random) -> None:
+    scrubber = Scrubber(
+        list_logs=lambda: [log],
+        find_log=lambda topic, partition: log,
+        events=RecordedEvents(),
+        rng=rng,
+    )
+    while (work := scrubber.begin(now_ms=0, interval_ms=ALL)) is not None:
+        scrubber.finish(work, work.read(ALL))
+
+
+def test_one_batch_that_is_harmed_costs_that_batch_alone() -> None:
+    sound = transactional_disk()
+    batches = batches_of(sound)
+    end_offset = batches[-1].last_offset + 1
+    active = batches[-1].path
+    for seed in range(SEEDS):
+        rng = random.Random(seed)
+        disk = sound.crash(rng, CrashMode.ALL_KEPT)
+        harmed = rng.choice(batches[:-2])  # of the last two nobody could tell
+        harm(disk, harmed, rng)
+        for _ in range(rng.randrange(2)):
+            harm_hint(disk, rng)
+        clean = rng.random() < 0.4
+        point = end_offset if clean else rng.choice((end_offset, rng.randrange(end_offset + 1)))
+        for _ in range(rng.randint(1, 2)):
+            log = open_log(
+                disk,
+                SMALL,
+                clean=clean,
+                recovery_point=point,
+                high_watermark=rng.randrange(end_offset + 1),
+            )
+            assert log.log_end_offset >= point, seed
+            log.set_high_watermark(log.visible_end)
+            append(log, epoch=9)
+            flush(log)
+            clean = rng.random() < 0.5
+            log.close(clean=clean)
+        restore(log, [])
+        scrub(log, rng)
+        for one in batches:
+            # Damage in a segment that is written to is told by the next start after a crash.
+            is_known = one.path != active or log.segments.active.log_path != active
+            if one is harmed or one.last_offset >= point or not is_known:
+                continue
+            found = log.read(one.first_offset, max_bytes=1, upper=UPPER_LOG_END, at_least_one=True)
+
+            assert found is not None, (seed, one)
+            assert found.read() == one.data, (seed, one)
+
+
+def test_an_index_made_anew_does_not_lead_to_a_wrong_offset() -> None:
+    """The entries of what is appended would lie below the one that names it."""
+    disk = filled(40)
+    open_log(disk, RELAXED, clean=False, recovery_point=40).close()
+    disk.corrupt(path_of(33), 4 * SIZE + 7, b"\xff")
+    log = open_log(disk, RELAXED, recovery_point=40, high_watermark=40)
+    log.segments.active.rebuild_indexes()
+    appended = [append(log) for _ in range(4)]
+
+    assert appended == [40, 41, 42, 43]
+    assert log.segments.active.base_offset == 33
+    for offset in appended:
+        assert log.read(offset, max_bytes=SIZE, upper=UPPER_LOG_END, at_least_one=True)
+
+
+def test_a_log_whose_segment_begins_with_damage_takes_more() -> None:
+    disk = filled(40)
+    open_log(disk, RELAXED, clean=False, recovery_point=40).close()
+    disk.corrupt(path_of(33), 16, b"\7")
+    log = open_log(disk, RELAXED, recovery_point=40, high_watermark=40)
+
+    assert append(log) == 40
+    with pytest.raises(KafkaError):
+        log.read(33, max_bytes=1, upper=UPPER_LOG_END, at_least_one=True)
+    assert log.read(39, max_bytes=SIZE, upper=UPPER_LOG_END, at_least_one=True)
