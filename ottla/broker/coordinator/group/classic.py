@@ -64,6 +64,8 @@ class InitialDelay:
     step_ms: int
     remaining_ms: int
     has_new_member: bool = False
+    expects_member: bool = False
+    """Somebody was given a member id, and is about to join with it."""
 
 
 class ClassicGroup(Group):

@@ -143,6 +143,8 @@ def _join_newcomer(turn: Turn, group: ClassicGroup, asked: Join) -> None:
             _replace_static(turn, group, asked, old_id, new_id)
     elif asked.caller.version >= MEMBER_ID_REQUIRED_SINCE_VERSION:
         group.pending_join[new_id] = None
+        if group.initial_delay is not None:
+            group.initial_delay.expects_member = True
         timer = Timer(TimerKind.SESSION, group.group_id, new_id)
         turn.start(timer, asked.request.session_timeout_ms)
         turn.answer_now(asked.reply, join_refused(ErrorCode.MEMBER_ID_REQUIRED, new_id))

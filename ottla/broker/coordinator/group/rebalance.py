@@ -5,13 +5,15 @@
        +---- a change, a death, a missing Sync -----+
 
 The first rebalance of an empty group waits `group.initial.rebalance.delay.ms` for more members, and
-again as often as one came, up to the rebalance timeout; every later one ends when all known members
-have joined again. The rules and their order are those of Apache Kafka's GroupMetadataManager.
+again as often as one came, up to the rebalance timeout (and 50 ms for one that has just been given
+its id); every later one ends when all known members have joined again. The rules and their order
+are those of Apache Kafka's GroupMetadataManager.
 """
 
 from __future__ import annotations
 
 from ottla.broker.coordinator.group.classic import ClassicGroup, InitialDelay, Member
+from ottla.broker.coordinator.group.settings import NEWCOMERS_MS
 from ottla.broker.coordinator.group.states import State
 from ottla.broker.coordinator.group.turn import Timer, TimerKind, Turn
 from ottla.protocol.errors import ErrorCode
@@ -65,10 +67,17 @@ def join_time_is_up(turn: Turn, group: ClassicGroup) -> None:
     if group.state not in REBALANCING:
         return
     delay = group.initial_delay
-    if delay is None or not delay.has_new_member or delay.remaining_ms == 0:
+    if delay is None or delay.remaining_ms == 0:
         complete_join(turn, group)
         return
-    step_ms = min(turn.settings.initial_rebalance_delay_ms, delay.remaining_ms)
+    if delay.has_new_member:
+        wanted_ms = turn.settings.initial_rebalance_delay_ms
+    elif delay.expects_member:
+        wanted_ms = NEWCOMERS_MS
+    else:
+        complete_join(turn, group)
+        return
+    step_ms = min(wanted_ms, delay.remaining_ms)
     group.initial_delay = InitialDelay(step_ms, max(delay.remaining_ms - delay.step_ms, 0))
     turn.start(Timer(TimerKind.JOIN, group.group_id), step_ms)
 

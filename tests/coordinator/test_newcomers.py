@@ -1,0 +1,55 @@
+"""For whom the first rebalance of a group waits."""
+
+from __future__ import annotations
+
+from ottla.broker.coordinator.group.settings import NEWCOMERS_MS, GroupSettings
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.groups import JoinGroupRequest, JoinGroupResponse
+from tests.coordinator.shards import Lone
+
+WITHOUT_ID_FIRST, WITH_ID_FIRST = 3, 5
+"""Versions of JoinGroup: from 4 on a newcomer is given its id, and comes again with it."""
+
+
+def _join(member_id: str = "") -> JoinGroupRequest:
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol("range", b"")
+    request = JoinGroupRequest("g", 10_000, 60_000, member_id, None, "consumer")
+    request.protocols = [protocol]
+    return request
+
+
+def _answer(lone: Lone, who: str) -> JoinGroupResponse:
+    ((_, answer),) = [one for one in lone.answers() if one[0] == who]
+    assert isinstance(answer, JoinGroupResponse)
+    return answer
+
+
+def _given_id(lone: Lone, who: str) -> str:
+    lone.send(who, _join(), WITH_ID_FIRST)
+    answer = _answer(lone, who)
+    assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    return answer.member_id
+
+
+def test_one_that_has_just_been_given_its_id_is_waited_for() -> None:
+    """Or it would come after the assignment, and wait until all others have sent a heartbeat."""
+    lone = Lone(GroupSettings(initial_rebalance_delay_ms=NEWCOMERS_MS))
+    lone.send("first", _join(), WITHOUT_ID_FIRST)
+    lone.wait(NEWCOMERS_MS - 1)
+    member_id = _given_id(lone, "second")
+    lone.wait(NEWCOMERS_MS // 2)
+    assert not lone.answers(), "the first one waits"
+    lone.send("second", _join(member_id), WITH_ID_FIRST)
+    lone.wait(2 * NEWCOMERS_MS)
+    answers = dict(lone.answers())
+    assert {who: one.generation_id for who, one in answers.items()} == {"first": 1, "second": 1}
+    assert len(answers["first"].members) == 2
+
+
+def test_one_that_never_comes_with_its_id_is_not_waited_for_again() -> None:
+    lone = Lone(GroupSettings(initial_rebalance_delay_ms=3_000))
+    lone.send("first", _join(), WITHOUT_ID_FIRST)
+    lone.wait(2_999)
+    _given_id(lone, "second")
+    lone.wait(1 + NEWCOMERS_MS)
+    assert _answer(lone, "first").generation_id == 1
