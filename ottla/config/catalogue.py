@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
 
@@ -46,6 +47,9 @@ REMOVED = {
 RUN_TIME_ONLY = frozenset({"replica.alter.log.dirs.io.max.bytes.per.second"})
 """Keys that we act on and that no server.properties may have, as in Kafka."""
 
+BY_LISTENER = frozenset({"max.connection.creation.rate"})
+"""Keys that a listener's own value acts for."""
+
 
 @cache
 def broker_keys() -> dict[str, Key]:
@@ -59,6 +63,16 @@ def broker_keys() -> dict[str, Key]:
 def broker_key(name: str) -> Key | None:
     """The key of that name, those that exist at run time only included."""
     return acting_keys().get(name) or accepted().keys.get(name)
+
+
+def setting_key(name: str) -> Key | None:
+    """What a setting is a value of: the key of that name, or, for a listener's own
+    (listener.name.x.key), that key under its long name."""
+    listener, base = split_listener_prefix(name)
+    key = broker_key(base)
+    if key is None or not listener:
+        return key
+    return replace(key, name=name, acts=key.acts and base in BY_LISTENER)
 
 
 def asks_for_protection(name: str, value: str) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ottla.config.broker import BrokerConfig
-from ottla.config.catalogue import broker_key
+from ottla.config.catalogue import setting_key
 from ottla.config.keys import Key, Value, render
 from ottla.config.topic import BROKER_KEY_OF, topic_defaults, topic_keys
 
@@ -57,7 +57,7 @@ def caution_of_topic(name: str, text: str) -> str | None:
 def caution_of_broker(name: str, text: str) -> str | None:
     """The same of a broker's. A key that nobody knows may have any text, and there is nothing to
     say of it."""
-    return _caution(broker_key(name), _TOPIC_KEY_OF.get(name), text)
+    return _caution(setting_key(name), _TOPIC_KEY_OF.get(name), text)
 
 
 def _caution(key: Key | None, topic_name: str | None, text: str) -> str | None:

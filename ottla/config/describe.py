@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from itertools import dropwhile
 
 from ottla.config.broker import BrokerConfig
-from ottla.config.catalogue import broker_key, broker_keys
+from ottla.config.catalogue import broker_key, broker_keys, setting_key, split_listener_prefix
 from ottla.config.client_metrics import CLIENT_METRICS_KEYS
 from ottla.config.group import GROUP_KEYS, broker_synonym
 from ottla.config.keys import Dynamic, Key, render
@@ -47,7 +47,7 @@ def describe_broker(config: BrokerConfig) -> list[ConfigEntry]:
     effective = config.layers.effective()
     names = {name for name, key in broker_keys().items() if not _hidden(key)} | effective.keys()
     return [
-        _describe_broker_key(config, name, effective.get(name), _synonyms(config, name))
+        _describe_broker_key(name, effective.get(name), _synonyms(config, name))
         for name in sorted(names)
     ]
 
@@ -55,9 +55,10 @@ def describe_broker(config: BrokerConfig) -> list[ConfigEntry]:
 def describe_broker_defaults(config: BrokerConfig) -> list[ConfigEntry]:
     """The settings that were made for all brokers at run time, sorted by name."""
     entries = []
+    made = ConfigSource.DYNAMIC_DEFAULT_BROKER
     for name, text in sorted(config.layers.dynamic_default.items()):
-        synonym = _synonym(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER)
-        entries.append(_describe_broker_key(config, name, text, (synonym,)))
+        synonyms = tuple(one for one in _synonyms(config, name) if one.source is made)
+        entries.append(_describe_broker_key(name, text, synonyms))
     return entries
 
 
@@ -94,15 +95,15 @@ def _hidden(key: Key) -> bool:
     return key.internal or key.name.startswith("ottla.")
 
 
-def _describe_broker_key(
-    config: BrokerConfig, name: str, text: str | None, synonyms: tuple[Synonym, ...]
-) -> ConfigEntry:
-    key = broker_key(name)
+def _describe_broker_key(name: str, text: str | None, synonyms: tuple[Synonym, ...]) -> ConfigEntry:
+    key = setting_key(name)
     if key is None:
         source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
         return ConfigEntry(name, None, source, ConfigType.UNKNOWN, True, True, synonyms, "")
     value = key.default if text is None else render(key.parse(text))
-    return _entry(key, value, synonyms, read_only=key.dynamic is Dynamic.NO)
+    # A listener's own can be changed; Kafka calls it read-only all the same.
+    read_only = key.dynamic is Dynamic.NO or broker_key(name) is None
+    return _entry(key, value, synonyms, read_only=read_only)
 
 
 def _entry(
@@ -121,7 +122,9 @@ def _entry(
 
 
 def _synonyms(config: BrokerConfig, name: str) -> tuple[Synonym, ...]:
-    places = _places(config, _FALLBACKS_OF.get(name, (name,)))
+    listener, base = split_listener_prefix(name)
+    names = (name, base) if listener else _FALLBACKS_OF.get(name, (name,))
+    places = _places(config, names)
     return tuple(dropwhile(lambda synonym: synonym.name != name, places))
 
 
@@ -142,5 +145,5 @@ def _places(config: BrokerConfig, names: tuple[str, ...]) -> Iterator[Synonym]:
 
 
 def _synonym(name: str, text: str, source: ConfigSource) -> Synonym:
-    key = broker_key(name)
+    key = setting_key(name)
     return Synonym(name, None if key is None or key.sensitive else text, source)

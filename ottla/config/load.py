@@ -214,4 +214,8 @@ def _refusal(setting: Setting, reason: str, allowed: str) -> str:
 
 def _acts(name: str) -> bool:
     key = acting_keys().get(name)
+    if key is None and name.startswith("listener.name."):
+        from ottla.config import catalogue
+
+        key = catalogue.setting_key(name)
     return key is not None and key.acts

@@ -16,6 +16,7 @@ from ottla.testing.embedded import BrokerThread
 
 CaptureText = pytest.CaptureFixture[str]
 SET = 0
+LISTENERS_OWN = "listener.name.plaintext.max.connection.creation.rate"
 MOVES = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
@@ -44,7 +45,7 @@ def test_what_was_changed_at_run_time_is_shown_with_where(
     broker: BrokerThread, capsys: CaptureText
 ) -> None:
     _change(broker, "", {"log.retention.ms": "5000", "log.cleanup.policy": "compact"})
-    _change(broker, "1", {"log.retention.ms": "6000", MOVES: "1000"})
+    _change(broker, "1", {"log.retention.ms": "6000", MOVES: "1000", LISTENERS_OWN: "9"})
     arguments = ["config", "--json", "--bootstrap-server", broker.bootstrap_servers]
     assert main(arguments) == 0
     told = capsys.readouterr()
@@ -55,6 +56,7 @@ def test_what_was_changed_at_run_time_is_shown_with_where(
 
     assert shown("log.retention.ms") == ("6000", "changed for this broker")
     assert shown(MOVES) == ("1000", "changed for this broker")
+    assert shown(LISTENERS_OWN) == ("9", "changed for this broker")
     assert shown("log.cleanup.policy") == ("compact", "changed for all brokers")
     assert shown("num.partitions") == ("3", "start of the broker")
     assert shown("message.max.bytes") == ("1048588", "default")
@@ -75,6 +77,8 @@ def test_nobody_there_and_what_is_no_address(capsys: CaptureText) -> None:
         assert main(["config", "--bootstrap-server", server]) == 69
     assert f"ottla: no broker answers on {server}: " in capsys.readouterr().err
     assert main(["config", "--bootstrap-server", "9092"]) == 69
+    assert "HOST:PORT" in capsys.readouterr().err
+    assert main(["config", "--bootstrap-server", "127.0.0.1:65536"]) == 69
     assert "HOST:PORT" in capsys.readouterr().err
 
 

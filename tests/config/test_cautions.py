@@ -56,6 +56,7 @@ def test_a_topics_setting_that_acts_as_it_says_needs_no_word(name: str, text: st
         ("log.cleanup.policy", "delete"),
         ("cleanup.policy", "a topic's key, which no broker has"),
         ("what.nobody.knows", "5"),
+        ("listener.name.x.max.connection.creation.rate", "5"),
     ],
 )
 def test_a_brokers_neither(name: str, text: str) -> None:
@@ -81,6 +82,7 @@ def test_a_topics_that_does_less_has_one(name: str, text: str, said: str) -> Non
         ("min.insync.replicas", "2", "acks=all"),
         ("log.cleaner.threads", "2", NO_EFFECT),
         ("num.network.threads", "2", NO_EFFECT),
+        ("listener.name.x.max.connections", "2", NO_EFFECT),
     ],
 )
 def test_a_brokers_that_does_less_has_one(name: str, text: str, said: str) -> None:

@@ -311,6 +311,12 @@ def test_plugins_and_listener_prefixes_are_accepted() -> None:
     )
 
 
+def test_a_listeners_own_setting_that_acts_is_not_said_to_have_no_effect() -> None:
+    loaded = given("listener.name.plaintext.max.connection.creation.rate=4")
+
+    assert loaded.without_effect == ()
+
+
 def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path) -> None:
     path = tmp_path / "server.properties"
     path.write_bytes("\ufeffnum.partitions=3\nbroker.rack=\ufeffa\n".encode())

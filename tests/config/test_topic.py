@@ -163,6 +163,21 @@ def test_own_and_unknown_settings_are_described_where_they_are_set() -> None:
     assert [entry.name for entry in describe_broker_defaults(config)] == ["zzz"]
 
 
+def test_a_listeners_own_setting_is_described_as_the_key_that_it_is_of() -> None:
+    base = "max.connection.creation.rate"
+    name = f"listener.name.plaintext.{base}"
+    config = PLAIN.with_dynamic(default={name: "6", base: "1000"}, broker={name: "5"})
+
+    entry = broker_entry(config, name)
+    assert (entry.value, entry.type) == ("5", ConfigType.INT)
+    assert (entry.sensitive, entry.read_only) == (False, True)
+    made = [(name, "5", 2), (name, "6", 3), (base, "1000", 3)]
+    assert sources(entry) == [*made, (base, "2147483647", 5)]
+    by_default = {entry.name: entry for entry in describe_broker_defaults(config)}
+    assert sources(by_default[name]) == [(name, "6", 3), (base, "1000", 3)]
+    assert sources(by_default[base]) == [(base, "1000", 3)]
+
+
 def test_settings_made_at_run_time_take_effect_and_can_be_taken_back() -> None:
     config = configured("log.segment.bytes=2000000")
 

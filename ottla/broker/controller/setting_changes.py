@@ -16,7 +16,7 @@ from ottla.broker.metadata.image import (
     TOPIC_RESOURCE,
     MetadataImage,
 )
-from ottla.config.catalogue import broker_key, split_listener_prefix
+from ottla.config.catalogue import setting_key
 from ottla.config.cautions import caution_of_broker, caution_of_topic
 from ottla.protocol.messages.metadata_records import (
     ClientQuotaRecord,
@@ -105,7 +105,7 @@ def _fit_to_show(change: SettingChange) -> SettingChange:
 
 def _is_secret(key: str) -> bool:
     """Passwords, and what nobody here knows: a plugin's key may be one."""
-    known = broker_key(split_listener_prefix(key)[1])
+    known = setting_key(key)
     return known is None or known.sensitive
 
 

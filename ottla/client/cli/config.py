@@ -13,7 +13,7 @@ import click
 
 from ottla.client.cli.running_config import Unanswered, ask_running
 from ottla.config.broker import BrokerConfig
-from ottla.config.catalogue import broker_key, broker_keys
+from ottla.config.catalogue import broker_keys, setting_key
 from ottla.config.keys import Key, render
 from ottla.config.load import Loaded, load
 from ottla.config.topic import BROKER_KEY_OF, topic_defaults, topic_keys
@@ -129,9 +129,10 @@ def _rows(loaded: Loaded, everything: bool) -> Iterator[Row]:
 
 
 def _keys_shown(given: Mapping[str, str]) -> dict[str, Key]:
-    """Those of a server.properties, and of those that only a running broker has what is set."""
+    """Those of a server.properties, and what is set of a listener's own (listener.name.x.key) and
+    of those that only a running broker has."""
     known = broker_keys()
-    others = ((name, broker_key(name)) for name in given if name not in known)
+    others = ((name, setting_key(name)) for name in given if name not in known)
     return {**known, **{name: key for name, key in others if key is not None}}
 
 

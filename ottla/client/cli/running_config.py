@@ -13,6 +13,7 @@ from ottla.protocol.messages.configs import DescribeConfigsRequest
 from ottla.protocol.messages.metadata import DescribeClusterRequest
 
 ANSWER_SECONDS_MAX = 10.0
+PORT_MAX = 65535
 BROKER_RESOURCE = 4
 DESCRIBE_CLUSTER_VERSION = 0
 DESCRIBE_CONFIGS_VERSION = 4
@@ -47,7 +48,7 @@ def ask_running(server: str) -> Loaded:
 
 def _address(server: str) -> tuple[str, int]:
     host, colon, port = server.strip().rpartition(":")
-    if not colon or not port.isdecimal() or not host:
+    if not colon or not port.isdecimal() or int(port) > PORT_MAX or not host:
         raise Unanswered(f"--bootstrap-server {server}: allowed is HOST:PORT.")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
