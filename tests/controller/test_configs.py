@@ -131,6 +131,11 @@ REFUSED = [
     ),
     (Resource(BROKER, "7", []), 42, "Unexpected broker id, expected 1, but received 7"),
     (Resource(BROKER, "abc", []), 42, "Node id must be an integer, but it is: abc"),
+    *(
+        (Resource(BROKER, name, []), 42, f"Node id must be an integer, but it is: {name}")
+        for name in (" 1", "1_0", "--1", "9" * 5000, "2147483648")
+    ),
+    (Resource(BROKER, "+7", []), 42, "Unexpected broker id, expected 1, but received +7"),
     (Resource(7, "x", []), 42, "Unknown resource type 7"),
 ]
 

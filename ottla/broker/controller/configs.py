@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from enum import IntEnum
 from typing import TypeVar
 
-from ottla.broker.controller.names import topic_name_fault
+from ottla.broker.controller.names import broker_id_of, topic_name_fault
 from ottla.broker.metadata.image import (
     ALL_BROKERS,
     BROKER_RESOURCE,
@@ -188,9 +188,10 @@ class _Change:
         """A broker changes its own settings and the defaults of all, no other broker's."""
         if name == ALL_BROKERS:
             return
-        if not name.removeprefix("-").isdecimal():
+        broker_id = broker_id_of(name)
+        if broker_id is None:
             raise _invalid(f"Node id must be an integer, but it is: {name}")
-        if int(name) != self._config.node_id:
+        if broker_id != self._config.node_id:
             expected = self._config.node_id
             raise _invalid(f"Unexpected broker id, expected {expected}, but received {name}")
 

@@ -1,4 +1,4 @@
-"""Names and ids of topics: what may be one, and how a new id is drawn."""
+"""Names and ids: what may be one of a topic or a broker, and how a new id is drawn."""
 
 from __future__ import annotations
 
@@ -12,11 +12,22 @@ TOPIC_NAME_LENGTH_MAX = 249
 """A directory is called `name-partition`, and `.<uuid>-delete` may come behind it: 255 in all."""
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
+_NUMBER = re.compile(r"[+-]?\d{1,100}")
+"""As Java reads one; int() takes more for a number, and fails at thousands of digits."""
+INT_MAX = 2**31 - 1
 
 _VERSION_4 = 0x4 << 76
 _VERSION_MASK = 0xF << 76
 _VARIANT = 0x2 << 62
 _VARIANT_MASK = 0x3 << 62
+
+
+def broker_id_of(name: str) -> int | None:
+    """The id that a broker's resource has for its name; None if that is no number of 32 bits."""
+    if not _NUMBER.fullmatch(name):
+        return None
+    broker_id = int(name)
+    return broker_id if -INT_MAX - 1 <= broker_id <= INT_MAX else None
 
 
 def topic_name_fault(name: str) -> str | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.broker.controller import configs as config_commands
-from ottla.broker.controller.names import topic_name_fault
+from ottla.broker.controller.names import broker_id_of, topic_name_fault
 from ottla.broker.handlers.context import Rooms, Session
 from ottla.broker.handlers.setting_history import change_settings
 from ottla.broker.metadata.image import (
@@ -191,10 +191,10 @@ _DESCRIBERS: dict[int, Callable[[Rooms, str], list[ConfigEntry]]] = {
 
 
 def _broker_id(name: str) -> int:
-    try:
-        return int(name)
-    except ValueError as error:
-        raise _invalid(f"Broker id must be an integer, but it is: {name}") from error
+    broker_id = broker_id_of(name)
+    if broker_id is None:
+        raise _invalid(f"Broker id must be an integer, but it is: {name}")
+    return broker_id
 
 
 def _invalid(reason: str) -> KafkaError:
