@@ -64,6 +64,15 @@ async def test_a_change_is_told_with_who_and_from_what_to_what(house: House) -> 
     ]
 
 
+async def test_long_names_and_values_are_cut(house: House) -> None:
+    await _change(house, BROKER, "", Item("k" * 2000, SET, "v"))
+    await _change(house, METRICS, "m" * 2000, Item("metrics", SET, "v" * 2000))
+
+    cut = {one * 1000 + "..." for one in "kmv"}
+    assert cut == {value for told in _told(house) for value in told.values() if value in cut}
+    assert all(len(str(value)) < 1010 for told in _told(house) for value in told.values())
+
+
 async def test_what_changes_nothing_is_not_told(house: House) -> None:
     await house.create("t")
     await _change(house, BROKER, "", Item("log.retention.ms", SET, "1000"))

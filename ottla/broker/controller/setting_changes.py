@@ -32,7 +32,8 @@ DEFAULT = "<default>"
 """The broker resource of all brokers, and the part of a quota's entity that has no name."""
 HIDDEN = "(hidden)"
 SHOWN_CHARS_MAX = 1000
-"""Of a value. A list of throttled replicas may have megabytes, and a log line is for eyes."""
+"""Of a name or value. A list of throttled replicas may have megabytes, a key that nobody knows may
+have any length, and a log line is for eyes."""
 
 _RESOURCE_OF = {
     TOPIC_RESOURCE: TOPIC,
@@ -55,7 +56,7 @@ class SettingChange(NamedTuple):
 
 
 def setting_changes(image: MetadataImage, records: Iterable[Message]) -> Iterator[SettingChange]:
-    """What the records change in the image; secrets are hidden, and long values cut."""
+    """What the records change in the image; secrets are hidden, and what is long cut."""
     for record in records:
         if isinstance(record, ConfigRecord):
             change = _of_config(image, record)
@@ -100,7 +101,10 @@ def _fit_to_show(change: SettingChange) -> SettingChange:
         None if value is None else HIDDEN if is_secret else shortened(value)
         for value in (change.old, change.new)
     )
-    return change._replace(old=old, new=new)
+    key, name = shortened(change.key), change.name
+    if change.resource != GROUP:  # by whose name its events are asked for
+        name = shortened(name)
+    return change._replace(name=name, key=key, old=old, new=new)
 
 
 def _is_secret(key: str) -> bool:
