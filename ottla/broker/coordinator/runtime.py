@@ -88,7 +88,7 @@ class _Append:
 
     __slots__ = ("answers", "counted")
 
-    def __init__(self, answers: list[Answer], counted: Counter[Counted]) -> None:
+    def __init__(self, answers: list[Answer], counted: dict[Counted, int]) -> None:
         self.answers = answers
         self.counted = counted
 
@@ -105,7 +105,7 @@ class Runner(Generic[S]):
         self.closed = False
         self._records: list[Record] = []
         self._answers: list[Answer] = []
-        self._counted: Counter[Counted] = Counter()
+        self._counted: dict[Counted, int] = {}
         self._append: _Append | None = None
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None
@@ -134,8 +134,7 @@ class Runner(Generic[S]):
             now_ms = coordinator.clock.wall_ms()
             encode = coordinator.record_format.encode
             self._records += [encode(record, now_ms) for record in outcome.records]
-            if outcome.counted:
-                self._counted.update(outcome.counted)
+            _add(self._counted, outcome.counted)
             if self._append is None and not self._scheduled:
                 self._scheduled = True
                 coordinator.loop.call_soon(self._append_gathered)
@@ -181,8 +180,7 @@ class Runner(Generic[S]):
             self._append = None
             if self._records:
                 self._append_gathered()
-        if part.counted:
-            self._coordinator.counted.update(part.counted)
+        _add(self._coordinator.counted, part.counted)
         for answer in part.answers:
             answer.leave()
 
@@ -197,7 +195,7 @@ class Runner(Generic[S]):
                 # Nothing is: but what was written is still not durable, and can be seen.
                 self._await(_Append([], part.counted), self.partition.log.log_end_offset - 1)
             else:
-                self._append.counted.update(part.counted)
+                _add(self._append.counted, part.counted)
         answers, part.answers = part.answers, []
         self._refuse(answers, code)
 
@@ -233,7 +231,7 @@ class Runner(Generic[S]):
                 unknown_types=loader.unknown_types,
             )
         if self.partition.log.high_watermark < self.partition.log.log_end_offset:
-            self._await(_Append([], Counter()), self.partition.log.log_end_offset - 1)
+            self._await(_Append([], {}), self.partition.log.log_end_offset - 1)
         self.perform(shard.loaded(coordinator.now()))
 
     def _not_loaded(self, error: LoadFailed) -> None:
@@ -267,7 +265,7 @@ class Runner(Generic[S]):
             return
         records, self._records = self._records, []
         part = _Append(self._answers, self._counted)
-        self._answers, self._counted = [], Counter()
+        self._answers, self._counted = [], {}
         replicas = self._coordinator.replicas
         last_offset = -1
         try:
@@ -463,6 +461,11 @@ class Coordinator(Generic[S]):
         runners, self._runners = self._runners, {}
         for runner in runners.values():
             runner.close()
+
+
+def _add(counted: dict[Counted, int], more: dict[Counted, int]) -> None:
+    for what, times in more.items():
+        counted[what] = counted.get(what, 0) + times
 
 
 def _batches(records: list[Record]) -> list[list[Record]]:
