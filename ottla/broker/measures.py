@@ -228,6 +228,7 @@ class Measures:
                 yield labels, log.quarantine.damaged_bytes
 
     def _by_partition(self, name: str) -> Iterable[Sample]:
-        for partition in self._rooms.replicas:
+        # Partitions come and go while others have the loop, as they do within a long page.
+        for partition in list(self._rooms.replicas):
             labels = {"topic": partition.topic, "partition": str(partition.index)}
             yield labels, getattr(partition.log, name)

@@ -90,6 +90,18 @@ def _tick(broker: Broker) -> None:
         pass
 
 
+async def test_partitions_may_come_and_go_while_the_page_is_made() -> None:
+    async with Broker() as broker, client_of(broker) as client:
+        await client.create("t")
+        shown = []
+        for line in broker.running.measures.registry.lines():
+            shown.append(line)
+            if line.startswith("ottla_log_start_offset{"):
+                await client.create("u")
+
+    assert 'ottla_log_size_bytes{topic="u",partition="0"} 0' in shown
+
+
 async def test_events_are_those_of_groups_and_of_settings() -> None:
     alter = IncrementalAlterConfigsRequest.AlterConfigsResource
     setting = IncrementalAlterConfigsRequest.AlterableConfig(
