@@ -68,6 +68,9 @@ def tidy(directory: PartitionDir, config: LogConfig, now_ms: int) -> Contents:
             and (offset := _offset_of(name.removesuffix(CLEANED_SUFFIX))) is not None
         ]
         _finish_swaps(directory, swaps, names, cleaned, config, now_ms)
+        if cleaned:
+            # Without the .cleaned a .swap that came back with another crash would be taken.
+            disk.sync_dir(path)
         names = disk.list(path)
         changed = True
     for name in names:
@@ -135,7 +138,14 @@ def _finish_swaps(
         is_replaced = offset is not None and any(start <= offset < end for start, end in ends)
         if is_replaced and name.endswith((LOG_SUFFIX, *_INDEX_SUFFIXES)):
             disk.remove(f"{path}/{name}")
-    for name in kept:
+    logs = [name for name in kept if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
+    others = [name for name in kept if name not in logs]
+    for name in logs:
+        disk.rename(f"{path}/{name}", f"{path}/{name.removesuffix(SWAP_SUFFIX)}")
+    if logs and others:
+        # After another crash an index beside its N.log.swap would pass for that of the old log.
+        disk.sync_dir(path)
+    for name in others:
         disk.rename(f"{path}/{name}", f"{path}/{name.removesuffix(SWAP_SUFFIX)}")
     directory.events.info("segment_swap_finished", path=path, segments=[start for start, _ in ends])
 
