@@ -256,18 +256,15 @@ class ReadableLog:
 
     def _begin_high_watermark(self, offset: int) -> None:
         """The first one, as a checkpoint has it. Behind a hole in its segment nobody finds the
-        batch: then it is where the segment begins, or, if the log does not reach that far, ends."""
+        batch: then nothing of the segment is committed until somebody says so again."""
         try:
             self._move_high_watermark(offset)
         except KafkaError:
-            index = self.segments.floor_index(offset)
-            base_offset = self.segments[index].base_offset
-            if base_offset >= self.log_start_offset:
-                self._move_high_watermark(base_offset)
-            elif index + 1 < len(self.segments):
-                self._move_high_watermark(self.segments[index + 1].base_offset)
-            else:
-                self._move_high_watermark(self.log_end_offset)
+            segment = self.segments[self.segments.floor_index(offset)]
+            self.high_watermark = max(segment.base_offset, self.log_start_offset)
+            self._high_segment = segment
+            self._high_position = 0  # no reader asks for less than the start of the log
+            self._find_stable()
 
     def _move_high_watermark(self, offset: int) -> None:
         segment = self.segments.active
