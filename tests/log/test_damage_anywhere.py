@@ -153,3 +153,22 @@ def test_a_log_whose_segment_begins_with_damage_takes_more() -> None:
     with pytest.raises(KafkaError):
         log.read(33, max_bytes=1, upper=UPPER_LOG_END, at_least_one=True)
     assert log.read(39, max_bytes=SIZE, upper=UPPER_LOG_END, at_least_one=True)
+
+
+def test_offsets_that_are_missing_behind_damage_are_a_gap() -> None:
+    """As they are without it: a reader goes on in the next segment."""
+    disk = filled(6)
+    disk.corrupt(path_of(0), 3 * SIZE + 70, b"!")
+    file = disk.open(path_of(0))
+    file.truncate(5 * SIZE)
+    file.sync()
+    log = open_log(disk, RELAXED, clean=False, recovery_point=6)
+    restore(log, [])
+    assert append(log) == 6
+
+    with pytest.raises(KafkaError):
+        log.read(3, max_bytes=1, upper=UPPER_LOG_END, at_least_one=True)
+    for offset, first in ((4, 4), (5, 6), (6, 6)):
+        found = log.read(offset, max_bytes=1, upper=UPPER_LOG_END, at_least_one=True)
+        assert found is not None
+        assert [header.base_offset for _, header in iterate_headers(found.read())] == [first]

@@ -16,7 +16,7 @@ from ottla.broker.log.scrub import restore
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.testing.disk import SimDisk
 from tests.log.examine.partitions import findings, repair
-from tests.log.logs import DIRECTORY, append, batch, flush, headers_of, new_disk, open_log
+from tests.log.logs import DIRECTORY, RELAXED, append, batch, flush, headers_of, new_disk, open_log
 from tests.log.test_log_recovery import COMPACTED, filled, path_of, recover
 
 SIZE = len(batch())
@@ -167,6 +167,20 @@ def test_a_flipped_bit_of_an_offset_costs_that_batch_alone(bit: int) -> None:
             assert (again.log_end_offset, again.recovery.bytes_cut) == (41, 0)
 
 
+@pytest.mark.parametrize("bit", [0, 1, 2, 3, 6, 7, 8, 20, 30, 31, 63])
+def test_the_last_durable_batch_is_not_cut_for_the_offset_of_the_one_before(bit: int) -> None:
+    disk = filled(40)
+    open_log(disk, RELAXED, clean=False, recovery_point=40).close()
+    flip(disk, 33, 38 - 33, bit)
+    log = recover(disk, 40)
+    restore(log, [])
+
+    assert (log.log_end_offset, log.recovery.bytes_cut) == (40, 0)
+    assert [(one.position, one.size) for one in log.recovery.damaged] == [(5 * SIZE, SIZE)]
+    assert first_read(log, 39) == 39
+    assert append(log) == 40
+
+
 def test_what_was_never_durable_is_cut_from_the_wrong_one_on() -> None:
     disk = filled(6)
     flip(disk, 0, 3, 6)
@@ -208,6 +222,28 @@ def test_a_batch_within_a_record_is_not_taken_for_the_one_behind() -> None:
     recovered = open_log(disk, clean=False, recovery_point=3)
 
     assert [(one.position, one.size) for one in recovered.recovery.damaged] == [(position, size)]
+
+
+@pytest.mark.parametrize("value", [b"", bytes(batch(2))])
+@pytest.mark.parametrize("times", [2, 3])
+def test_a_wrong_length_that_leads_to_a_later_batch_costs_no_sound_one(
+    times: int, value: bytes
+) -> None:
+    disk = new_disk()
+    log = open_log(disk)
+    for _ in range(6):
+        log.append_as_leader(memoryview(_holding(value)), leader_epoch=0, now_ms=0)
+    flush(log)
+    position, size = log.segments[0].locate(1)
+    disk.corrupt(path_of(0), position + 8, (times * size - 12).to_bytes(4, "big"))
+    file = disk.open(path_of(0))
+    told = [one for one in LogScan(file, file.size()) if isinstance(one, Damage)]
+    log = open_log(disk, clean=False, recovery_point=6)
+    restore(log, [])
+
+    assert [(one.position, one.size) for one in told] == [(position, size)]
+    assert [(one.position, one.size) for one in log.recovery.damaged] == [(position, size)]
+    assert [first_read(log, offset) for offset in range(2, 6)] == [2, 3, 4, 5]
 
 
 def _holding(value: bytes) -> bytearray:

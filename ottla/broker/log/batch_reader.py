@@ -25,11 +25,15 @@ SCAN_READ_BYTES = 256 * 1024
 
 
 class BatchReader:
-    """Reads whole batches of a file and checks them."""
+    """Reads whole batches of a file and checks them.
 
-    def __init__(self, file: File, size: int) -> None:
+    What lies below the offset `durable_end` is known to be durable.
+    """
+
+    def __init__(self, file: File, size: int, durable_end: int = 0) -> None:
         self.size = size
         self._file = file
+        self._durable_end = durable_end
         self._chunk = memoryview(b"")
         self._start = 0
 
@@ -68,17 +72,42 @@ class BatchReader:
         """Whether the offset of a sound batch, which is above `expected`, is wrong."""
         last_offset, end = header[0] + header[6], position + header[1] + LOG_OVERHEAD
         batch = Span(header[0], last_offset, end)
-        return jumped_too_far(batch, before=expected, limit=limit, span_at=self._span_at)
+        return jumped_too_far(
+            batch,
+            before=expected,
+            limit=limit,
+            span_at=self._span_at,
+            durable_end=self._durable_end,
+        )
 
     def find_behind(self, position: int, expected: int, limit: int) -> int | None:
         """Where the next valid batch begins behind a position where none does.
 
-        Most damage leaves the length as it was, and a record may hold a batch of its own.
+        Most damage leaves the length as it was, and a record may hold a batch of its own. But it
+        may be the length that is wrong: then batches lie one behind the other up to where it leads.
         """
         header = self._header_at(position)
-        if header is not None and self.read(position + header.size, expected, limit) is not None:
-            return position + header.size
-        return self.find(position + 1, expected, limit)
+        if header is None:
+            return self.find(position + 1, expected, limit)
+        claimed = position + header.size
+        behind = self.read(claimed, expected, limit)
+        if behind is None:
+            return self.find(position + 1, expected, limit)
+        if behind[0].base_offset == header.last_offset + 1:
+            return claimed
+        start = self.find(position + 1, expected, limit)
+        while start is not None and start < claimed:
+            end = self._end_of_run(start, claimed, expected, limit)
+            if end == claimed:
+                return start
+            start = self.find(end, expected, limit)
+        return claimed
+
+    def _end_of_run(self, position: int, end: int, expected: int, limit: int) -> int:
+        while position < end and (found := self.read(position, expected, limit)) is not None:
+            position += found[0].size
+            expected = found[0].last_offset + 1
+        return position
 
     def first_offset_at(self, position: int) -> int | None:
         """That of the batch at a position; None where none is."""

@@ -7,15 +7,16 @@ begins below the end of `first`, one of the two is wrong, and the room between t
 which: a batch is at home where it has as many offsets as it needs.
 
     before | first | second | bound       before: the offset behind the batch before `first`
-                                          bound: where the batch behind `second` begins, or the
-                                          segment has to end
+                                          bound: where the batch behind `second` begins; if there
+                                          is none, what is durable ends, or the segment has to
 | `first` has room between `before` and `second` | `second` has room between `first` and `bound` | |
 |---|---|---|
 | no | - | `second` is wrong: `first` follows the one before it, or nearly so |
 | yes | no | `first` is wrong: it jumped over all that follows it |
 | yes | yes | nobody can tell, so the one that came first is believed |
 
-Of one wrong batch among right ones the rule never blames another: a right one has its room.
+Of one wrong batch among right ones the rule never blames another, a right one has its room: but for
+a wrong one that was not durable, behind a gap and the last durable batch.
 """
 
 from __future__ import annotations
@@ -49,14 +50,22 @@ def is_misnumbered(first: Span, second: Span, *, before: int, bound: int) -> boo
     return first_has_room and not second_has_room
 
 
-def jumped_too_far(batch: Span, *, before: int, limit: int, span_at: SpanAt) -> bool:
+def jumped_too_far(
+    batch: Span, *, before: int, limit: int, span_at: SpanAt, durable_end: int = 0
+) -> bool:
     """Whether the offset of a batch that does not begin at `before` is wrong, by what follows it.
 
-    All offsets of its segment lie below `limit`.
+    All offsets of its segment lie below `limit`, and those below `durable_end`, if it is known, are
+    durable.
     """
     second = span_at(batch.end, batch.last_offset + 1)
     if second is None:
         return False
     third = span_at(second.end, limit)
-    bound = limit if third is None else third.first_offset
+    if third is not None:
+        bound = third.first_offset
+    elif second.last_offset < durable_end:
+        bound = min(durable_end, limit)
+    else:
+        bound = limit
     return is_misnumbered(batch, second, before=before, bound=bound)

@@ -114,7 +114,9 @@ class Quarantine:
 
     def locate(self, segment: Segment, offset: int) -> tuple[int, int]:
         """As the segment's own `locate`, but over holes in the chain of its headers."""
-        damages = self._ranges.get(segment.base_offset, [])
+        damages = self._ranges.get(segment.base_offset)
+        if damages is None:
+            return segment.locate(offset)
         try:
             position, size = segment.locate(offset)
         except KafkaError:
@@ -122,7 +124,8 @@ class Quarantine:
             if found is None:
                 raise
             return found
-        start = segment.position_before(position)
+        # An entry that names the batch itself has its last offset: the walk began before it.
+        start = segment.position_before(max(position - 1, 0))
         if not any(
             start <= one.position + one.size and one.position <= position for one in damages
         ):
@@ -151,7 +154,8 @@ class Quarantine:
 def _locate_behind(
     segment: Segment, offset: int, damages: list[DamagedRange]
 ) -> tuple[int, int] | None:
-    """The batch that holds an offset, by the headers behind the last range that lies before it."""
+    """As `Segment.locate`, by the headers behind the last range that lies before the offset; None
+    where it lies in a range."""
     end = segment.size
     for damage in reversed(damages):
         behind = damage.position + damage.size
@@ -159,7 +163,7 @@ def _locate_behind(
             for position, header in segment.headers(behind, end=end):
                 if header.last_offset >= offset:
                     return position, header.size
-            return None
+            return (end, 0) if end == segment.size else None
         end = damage.position
     return None
 

@@ -191,7 +191,7 @@ class Recovery:
             expected, position = resumed_at, segment.size
         self.report.segments_scanned += 1
         self.report.bytes_scanned += size - position
-        reader = BatchReader(file, size)
+        reader = BatchReader(file, size, self._recovery_point)
         # From here on the batches do not say all. What damage took before bears on what follows.
         unseen = None if self._holed is None else expected
         while position < size:

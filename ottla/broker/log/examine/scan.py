@@ -162,8 +162,26 @@ class LogScan:
             if position < claimed < self._size:
                 found = self._read(claimed)
                 if isinstance(found, Entry):
-                    return found
+                    return self._find_before(position, found) or found
         return self._search(position + 1)
+
+    def _find_before(self, position: int, claimed: Entry) -> Entry | None:
+        """The next entry, if the length that leads to `claimed` is what is wrong: then entries lie
+        one behind the other up to there, as those within a record do not."""
+        header = self._header_at(position)
+        if header is None or claimed.base_offset == header.last_offset + 1:
+            return None
+        found = self._search(position + 1)
+        while found is not None and found.position < claimed.position:
+            last: Entry | str = found
+            end = found.position
+            while isinstance(last, Entry) and end < claimed.position:
+                end += last.size
+                last = self._read(end)
+            if end == claimed.position:
+                return found
+            found = self._search(end)
+        return None
 
     def _search(self, position: int) -> Entry | None:
         """Looks for the magic that the segment has; a batch of magic 2 may follow older ones."""
