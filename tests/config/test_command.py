@@ -27,11 +27,14 @@ def _no_settings_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_it_prints_is_a_server_properties_that_means_the_same(
     capsys: CaptureText, tmp_path: Path
 ) -> None:
-    assert main(["config", "--override", "log.roll.hours=5", "--all"]) == 0
-    (tmp_path / "printed").write_text(capsys.readouterr().out)
+    given = ["log.roll.hours=5", "broker.rack=a\\b\nc\x1b[31m"]
+    assert main(["config", *(f"--override={one}" for one in given), "--all"]) == 0
+    printed = capsys.readouterr().out
+    (tmp_path / "printed").write_text(printed)
 
     loaded = load(tmp_path / "printed", environ={})
-    direct = load(overrides=["log.roll.hours=5"], environ={})
+    direct = load(overrides=given, environ={})
+    assert printed.replace("\n", "").isprintable()
     assert loaded.config.model_dump() == direct.config.model_dump()
 
 

@@ -195,7 +195,7 @@ def _show_table(rows: list[Row]) -> None:
         for row in chosen:
             style = "" if row.acts else "dim"
             acts = "yes" if row.acts else "no"
-            cells = (row.name, row.value or "", row.origin, acts, row.sentence)
+            cells = (row.name, _printable(row.value or ""), row.origin, acts, row.sentence)
             table.add_row(*map(Text, cells), style=style)
         console.print(table)
 
@@ -206,8 +206,20 @@ def _properties(rows: list[Row]) -> Iterator[str]:
         effect = "" if row.acts else "; without effect here"
         yield f"# {row.sentence} ({row.origin}{effect})"
         if row.scope == "topic":
-            yield f"# topic setting: {row.name}={row.value or ''}"
+            yield f"# topic setting: {row.name}={_escaped(row.value or '')}"
         elif row.value is None or row.value == HIDDEN:
             yield f"#{row.name}="
         else:
-            yield f"{row.name}={row.value}"
+            yield f"{row.name}={_escaped(row.value)}"
+
+
+def _escaped(value: str) -> str:
+    """As it stands in a .properties file: a backslash escapes there, and a value is one line."""
+    return _printable(value.replace("\\", "\\\\"))
+
+
+def _printable(value: str) -> str:
+    """A client may have set it, and must not command the terminal."""
+    return "".join(
+        one if one.isprintable() or one > "\uffff" else f"\\u{ord(one):04x}" for one in value
+    )
