@@ -139,7 +139,7 @@ def _keys_shown(given: Mapping[str, str]) -> dict[str, Key]:
 def _row(scope: str, key: Key, value: str | None, origin: str) -> Row:
     return Row(
         scope=scope,
-        name=key.name,
+        name=_printable(key.name),
         value=HIDDEN if key.sensitive and value else value,
         origin=origin,
         acts=key.acts and not _is_idle(key.name, value),
