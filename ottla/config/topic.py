@@ -208,13 +208,15 @@ def topic_defaults(broker: BrokerConfig) -> dict[str, Value]:
     given = broker.layers.effective()
     defaults: dict[str, Value] = {}
     for name, topic_key in topic_keys().items():
-        broker_key = BROKER_KEY_OF.get(name, "")
+        broker_key = BROKER_KEY_OF.get(name)
         if name in _DERIVED:
             defaults[name] = getattr(broker, _DERIVED[name])
-        elif broker_key in acting_keys():
+        elif broker_key is not None and broker_key in acting_keys():
             defaults[name] = broker.value(broker_key)
         else:
-            text = given.get(broker_key, topic_key.default)
+            text = topic_key.default
+            if broker_key is not None:
+                text = given.get(broker_key, text)
             defaults[name] = None if text is None else topic_key.parse(text)
     return defaults
 

@@ -163,6 +163,15 @@ def test_own_and_unknown_settings_are_described_where_they_are_set() -> None:
     assert [entry.name for entry in describe_broker_defaults(config)] == ["zzz"]
 
 
+def test_a_broker_setting_without_a_name_is_nobodys_default() -> None:
+    overrides = {"": ""}
+    validate_broker_overrides(PLAIN, overrides, one_broker=False)
+
+    assert effective_log_config(PLAIN.with_dynamic(default=overrides), {}) == (
+        effective_log_config(PLAIN, {})
+    )
+
+
 def test_a_listeners_own_setting_is_described_as_the_key_that_it_is_of() -> None:
     base = "max.connection.creation.rate"
     name = f"listener.name.plaintext.{base}"
