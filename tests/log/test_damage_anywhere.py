@@ -4,19 +4,22 @@ is given for another, and no start fails."""
 from __future__ import annotations
 
 import random
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import pytest
 
+from ottla.broker.log.batch_reader import BatchReader
+from ottla.broker.log.examine.scan import Damage, LogScan
 from ottla.broker.log.log import UPPER_LOG_END, Log
 from ottla.broker.log.scrub import Scrubber, restore
+from ottla.broker.ports import File
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.batch import iterate_headers
 from ottla.testing.disk import SimDisk
 from ottla.testing.platter import CrashMode
 from tests.log.events import RecordedEvents
 from tests.log.examine.test_repair_once import names, transactional_disk
-from tests.log.logs import DIRECTORY, RELAXED, SMALL, append, batch, flush, open_log
+from tests.log.logs import DIRECTORY, RELAXED, SMALL, append, batch, flush, new_disk, open_log
 from tests.log.test_log_recovery import filled, path_of
 
 SEEDS = 240
@@ -172,3 +175,41 @@ def test_offsets_that_are_missing_behind_damage_are_a_gap() -> None:
         found = log.read(offset, max_bytes=1, upper=UPPER_LOG_END, at_least_one=True)
         assert found is not None
         assert [header.base_offset for _, header in iterate_headers(found.read())] == [first]
+
+
+class Watched:
+    """A file that knows the longest of its reads."""
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self.path = file.path
+        self.longest = 0
+
+    def pread(self, size: int, position: int) -> bytes:
+        self.longest = max(self.longest, size)
+        return self.file.pread(size, position)
+
+
+@pytest.mark.parametrize("times", [2, 5, 7])
+def test_a_wrong_length_takes_no_memory(times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = new_disk()
+    log = open_log(disk)
+    for _ in range(8):
+        append(log, size=300_000)
+    flush(log)
+    position, size = log.segments[0].locate(1)
+    wrong = times * size - 12 - 100
+    disk.corrupt(path_of(0), position + 8, wrong.to_bytes(4, "big"))
+    monkeypatch.setattr("ottla.broker.log.batch_reader.UNCHECKED_BYTES_MAX", size)
+    watched = Watched(disk.open(path_of(0)))
+    file = cast("File", watched)
+    reader = BatchReader(file, 8 * size, 8)
+    reader.chunk_from(position, 0)
+
+    assert reader.size_of_longer(position) == 0
+    assert reader.read(position, 1, ALL) is None
+    assert reader.find_behind(position, 1, ALL) == position + size
+    assert reader.read(position + size, 2, ALL) is not None
+    scan = [one for one in LogScan(file, 8 * size) if isinstance(one, Damage)]
+    assert [(one.position, one.size) for one in scan] == [(position, size)]
+    assert watched.longest == size

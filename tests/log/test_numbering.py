@@ -177,6 +177,8 @@ def test_the_last_durable_batch_is_not_cut_for_the_offset_of_the_one_before(bit:
 
     assert (log.log_end_offset, log.recovery.bytes_cut) == (40, 0)
     assert [(one.position, one.size) for one in log.recovery.damaged] == [(5 * SIZE, SIZE)]
+    with pytest.raises(KafkaError):
+        first_read(log, 38)
     assert first_read(log, 39) == 39
     assert append(log) == 40
 

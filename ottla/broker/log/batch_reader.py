@@ -18,10 +18,23 @@ from ottla.protocol.records.batch import (
     BatchHeader,
     read_header,
 )
-from ottla.protocol.records.crc import crc32c
+from ottla.protocol.records.crc import crc32c, crc32c_on
 
 # Large enough that the calls do not count: a quarter of it is slower, four times as much no faster.
 SCAN_READ_BYTES = 256 * 1024
+# Of a batch that says it is longer, the length may be what is damaged: its CRC has to be right
+# before memory is taken for it.
+UNCHECKED_BYTES_MAX = 16 * 1024 * 1024
+
+
+def may_be_read(file: File, position: int, header: BatchHeader) -> bool:
+    """Whether a batch of the file is short enough to be in memory, or has its CRC."""
+    if header.size <= UNCHECKED_BYTES_MAX:
+        return True
+    crc, end = 0, position + header.size
+    for start in range(position + CRC_START, end, SCAN_READ_BYTES):
+        crc = crc32c_on(file.pread(min(SCAN_READ_BYTES, end - start), start), crc)
+    return crc == header.crc
 
 
 class BatchReader:
@@ -46,8 +59,9 @@ class BatchReader:
         """How long a batch says it is that begins at the chunk; 0 if it is no longer than that."""
         if len(self._chunk) < HEADER_SIZE or position != self._start:
             return 0
-        size = read_header(self._chunk).size
-        return size if len(self._chunk) < size <= self.size - position else 0
+        header = read_header(self._chunk)
+        is_longer = len(self._chunk) < header.size <= self.size - position
+        return header.size if is_longer and may_be_read(self._file, position, header) else 0
 
     def read(
         self, position: int, expected: int, limit: int
@@ -151,6 +165,8 @@ class BatchReader:
         """All bytes of the batch whose header was just read, if they have its CRC."""
         at, size = position - self._start, header.size
         if at + size > len(self._chunk):
+            if not may_be_read(self._file, position, header):
+                return None
             self._fill(position, max(size, SCAN_READ_BYTES))
             at = 0
             if len(self._chunk) < size:

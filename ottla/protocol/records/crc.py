@@ -16,6 +16,11 @@ Buffer = bytes | bytearray | memoryview
 crc32c: Callable[[Buffer], int] = _castagnoli.crc32c
 
 
+def crc32c_on(data: Buffer, crc: int) -> int:
+    """The CRC-32C of bytes whose first part has the CRC-32C `crc`, and of which `data` follows."""
+    return _castagnoli.crc32c(data, crc)
+
+
 def crc32_ieee(data: Buffer) -> int:
     """The unsigned CRC-32 of zlib and java.util.zip.CRC32."""
     return zlib.crc32(data)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from struct import Struct
 
+from ottla.broker.log.batch_reader import may_be_read
 from ottla.broker.log.numbering import Span, jumped_too_far
 from ottla.broker.ports import File
 from ottla.protocol.errors import KafkaError
@@ -136,6 +137,8 @@ class LogScan:
             return f"a batch has offset {offset} where {self._expected} or more belongs"
         if offset >= self._end:
             return f"a batch has offset {offset}, too far from the segment's base"
+        if length > READ_BYTES and magic == MAGIC and not self._may_be_read(position, prefix):
+            return f"a batch claims {length + LOG_OVERHEAD} bytes, and has not the CRC that it says"
         data = self._bytes(position, length + LOG_OVERHEAD)
         if len(data) < length + LOG_OVERHEAD:
             return "the file ended while it was read"
@@ -152,6 +155,11 @@ class LogScan:
         if offset > self._expected and magic == MAGIC and self._is_misnumbered(found):
             return f"a batch has offset {offset}, and those behind it go on from a lower one"
         return found
+
+    def _may_be_read(self, position: int, prefix: memoryview) -> bool:
+        if len(prefix) < HEADER_SIZE:
+            return False  # the file ended while it was read
+        return may_be_read(self._file, position, read_header(prefix))
 
     def _find_behind(self, position: int) -> Entry | None:
         """The next entry behind a position where none begins."""
@@ -247,6 +255,8 @@ class LogScan:
 
     def _is_whole(self, position: int, header: BatchHeader) -> bool:
         if position + header.size > self._size:
+            return False
+        if not may_be_read(self._file, position, header):
             return False
         return isinstance(_batch(position, self._bytes(position, header.size)), Entry)
 
