@@ -73,6 +73,17 @@ async def test_long_names_and_values_are_cut(house: House) -> None:
     assert all(len(str(value)) < 1010 for told in _told(house) for value in told.values())
 
 
+@pytest.mark.parametrize(
+    ("value", "shown"), [(0.5, "0.5"), (1e6, "1000000"), (1e300, "1e+300"), (float("inf"), "inf")]
+)
+async def test_a_quota_is_shown_short(house: House, value: float, shown: str) -> None:
+    entity = [AlterClientQuotasRequest.EntityData("user", "u")]
+    ops = [AlterClientQuotasRequest.OpData("request_percentage", value, False)]
+    await house.ask(AlterClientQuotasRequest([AlterClientQuotasRequest.EntryData(entity, ops)]), 1)
+
+    assert [one["new"] for one in _told(house)] == [shown]
+
+
 async def test_what_changes_nothing_is_not_told(house: House) -> None:
     await house.create("t")
     await _change(house, BROKER, "", Item("log.retention.ms", SET, "1000"))

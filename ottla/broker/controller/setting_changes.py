@@ -34,6 +34,8 @@ HIDDEN = "(hidden)"
 SHOWN_CHARS_MAX = 1000
 """Of a name or value. A list of throttled replicas may have megabytes, a key that nobody knows may
 have any length, and a log line is for eyes."""
+WHOLE_SHOWN_MAX = 1e15
+"""Larger quotas are shown with an exponent; they may have three hundred digits."""
 
 _RESOURCE_OF = {
     TOPIC_RESOURCE: TOPIC,
@@ -119,4 +121,5 @@ def shortened(value: str) -> str:
 
 
 def _number(value: float) -> str:
-    return str(int(value)) if value.is_integer() else repr(value)
+    is_short = value.is_integer() and abs(value) < WHOLE_SHOWN_MAX
+    return str(int(value)) if is_short else repr(value)
