@@ -16,6 +16,7 @@ from ottla.broker.log.directories import Kind, PartitionName
 from ottla.broker.log.log import UPPER_LOG_END, Log
 from ottla.broker.log.moving import FutureCopy, continues, first_base_offset, next_slice
 from ottla.broker.log.old_messages import MESSAGE_SIZE_MIN, read_message
+from ottla.broker.log.scrub import restore
 from ottla.config.types import LogConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.legacy import iterate_legacy_records, iterate_messages
@@ -222,3 +223,30 @@ def test_too_few_bytes_are_no_message() -> None:
         struct.pack_into(">i", message, 8, length)
         message[16] = magic
         assert read_message(message, 0) is None
+
+
+@pytest.mark.parametrize("name", ["magic0 none", "magic1 none", "magic1 gzip"])
+@pytest.mark.parametrize("taken", [slice(0, 1), slice(3, 5), slice(-1, None)])
+def test_damage_below_the_recovery_point_costs_the_messages_that_it_hits(
+    name: str, taken: slice
+) -> None:
+    content = bytearray(stored(name, 6))
+    batches = 2 * len(batch())
+    messages = list(iterate_messages(bytes(content[:-batches])))
+    ends = [position for position, _ in messages[1:]] + [len(content) - batches]
+    for position, _ in messages[taken]:
+        content[position + 12] ^= 0xFF
+    end_offset = FIRST + 6 * COUNT + 2
+    log = crashed(bytes(content), end_offset)
+    restore(log, [])
+    first = messages[taken][0][0]
+
+    assert [(one.position, one.size) for one in log.recovery.damaged] == [
+        (first, ends[taken][-1] - first)
+    ]
+    assert log.log_end_offset == end_offset
+    for position, message in messages:
+        if (position, message) not in messages[taken]:
+            found = log.read(message.offset, max_bytes=1, upper=UPPER_LOG_END, at_least_one=True)
+            assert found is not None
+            assert found.position == position

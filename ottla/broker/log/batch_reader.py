@@ -6,6 +6,7 @@ and no neighbour shows that they are wrong (`numbering.py`).
 
 from __future__ import annotations
 
+from ottla.broker.log import old_messages
 from ottla.broker.log.numbering import Span, jumped_too_far
 from ottla.broker.log.segment import BATCH_LENGTH_MIN
 from ottla.broker.ports import File
@@ -95,14 +96,15 @@ class BatchReader:
         )
 
     def find_behind(self, position: int, expected: int, limit: int) -> int | None:
-        """Where the next valid batch begins behind a position where none does.
+        """Where the next valid batch, or message, begins behind a position where none does.
 
         Most damage leaves the length as it was, and a record may hold a batch of its own. But it
         may be the length that is wrong: then batches lie one behind the other up to where it leads.
         """
         header = self._header_at(position)
         if header is None:
-            return self.find(position + 1, expected, limit)
+            message = self._find_message(position, expected, limit)
+            return self.find(position + 1, expected, limit) if message is None else message
         claimed = position + header.size
         behind = self.read(claimed, expected, limit)
         if behind is None:
@@ -117,6 +119,28 @@ class BatchReader:
             start = self.find(end, expected, limit)
         return claimed
 
+    def _find_message(self, position: int, expected: int, limit: int) -> int | None:
+        """The next valid message of magic 0 or 1, where nothing but contents is damaged."""
+        while (header := self._message_at(position)) is not None:
+            if header.size > min(UNCHECKED_BYTES_MAX, self.size - position):
+                return None
+            if expected <= header.base_offset < limit:
+                at = position - self._start
+                if at + header.size > len(self._chunk):
+                    self._fill(position, max(header.size, SCAN_READ_BYTES))
+                    at = 0
+                if old_messages.is_sound(self._chunk[at : at + header.size], header):
+                    return position
+            position += header.size
+        return position if self.read(position, expected, limit) is not None else None
+
+    def _message_at(self, position: int) -> BatchHeader | None:
+        at = position - self._start
+        if not 0 <= at <= len(self._chunk) - HEADER_SIZE:
+            self._fill(position, SCAN_READ_BYTES)
+            at = 0
+        return old_messages.read_message(self._chunk, at)
+
     def _end_of_run(self, position: int, end: int, expected: int, limit: int) -> int:
         while position < end and (found := self.read(position, expected, limit)) is not None:
             position += found[0].size
@@ -124,8 +148,10 @@ class BatchReader:
         return position
 
     def first_offset_at(self, position: int) -> int | None:
-        """That of the batch at a position; None where none is."""
+        """That of the batch at a position, the last one of a message; None where none is."""
         header = self._header_at(position)
+        if header is None:
+            header = self._message_at(position)
         return None if header is None else header.base_offset
 
     def find(self, position: int, expected: int, limit: int) -> int | None:
