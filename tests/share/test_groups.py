@@ -436,6 +436,29 @@ async def test_a_negative_start_is_the_log_start(house: House, start: int) -> No
     assert await Member(house, "a").acquire(wait_ms=60_000) == [(0, 4, 1)]
 
 
+async def test_the_lag_of_a_start_that_the_log_has_yet_to_reach_is_below_0(house: House) -> None:
+    """As Apache Kafka 4.3.1 shows it."""
+    await house.append(TOPIC, 0, [b"v"] * 5)
+    await _alter(house, 8)
+    first = (await _offsets(house)).topics[0].partitions[0]
+    assert (first.start_offset, first.lag) == (8, -3)
+    await _alter(house, 2**63 - 1)
+    first = (await _offsets(house)).topics[0].partitions[0]
+    assert (first.start_offset, first.lag) == (2**63 - 1, 5 - (2**63 - 1))
+
+
+async def test_offsets_of_a_group_without_a_name_cannot_be_changed(house: House) -> None:
+    alter = share_group.AlterShareGroupOffsetsRequest
+    part = alter.AlterShareGroupOffsetsRequestPartition(0, 1)
+    topics = [alter.AlterShareGroupOffsetsRequestTopic(TOPIC, [part])]
+    altered = await ask(house, alter("", topics), 0)
+    delete = share_group.DeleteShareGroupOffsetsRequest
+    deleted = await ask(house, delete("", [delete.DeleteShareGroupOffsetsRequestTopic(TOPIC)]), 0)
+
+    for answer in (altered, deleted):
+        assert (answer.error_code, answer.responses) == (ErrorCode.INVALID_GROUP_ID, [])
+
+
 async def test_a_start_of_minus_one_is_where_the_settings_say(house: House) -> None:
     await house.append(TOPIC, 0, [b"v"] * 5)
     await _alter(house, -1)

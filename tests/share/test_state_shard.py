@@ -182,6 +182,7 @@ def test_older_leaders_are_fenced_once_a_newer_one_has_read() -> None:
     lone.read(4)
 
     assert lone.read(3).error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert lone.read(-1).error_code == 0  # who names none is not fenced
     assert lone.write(leader_epoch=3).error_code == ErrorCode.FENCED_LEADER_EPOCH
     assert lone.write(leader_epoch=-1).error_code == 0
     assert lone.write(leader_epoch=4).error_code == 0

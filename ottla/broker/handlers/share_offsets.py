@@ -84,7 +84,7 @@ async def handle_alter_share_group_offsets(
             if image is not None and known:
                 starts[image.topic_id, part.partition_index] = part.start_offset
     try:
-        check_share_groups_served(rooms)
+        _check_asked(rooms, group_id)
         places = _places(starts)
         begun = await asked(
             rooms, group_id, partial(share_offsets.begin_alter, group_id=group_id, wanted=places)
@@ -120,7 +120,7 @@ async def handle_delete_share_group_offsets(
     ids = {one.topic_name: _topic_id(rooms, one.topic_name) for one in request.topics}
     known = frozenset(topic_id for topic_id in ids.values() if topic_id != ZERO_UUID)
     try:
-        check_share_groups_served(rooms)
+        _check_asked(rooms, group_id)
         begin = partial(share_offsets.begin_delete_offsets, group_id=group_id, topic_ids=known)
         begun = await asked(rooms, group_id, begin)
         if begun.error_code:
@@ -147,6 +147,13 @@ async def handle_delete_share_group_offsets(
         result = failed.get(topic_id, result)
         response.responses.append(_with_error(DeletedTopic(name, topic_id), result))
     return response
+
+
+def _check_asked(rooms: Rooms, group_id: str) -> None:
+    """Whether offsets of this group can be changed at all; else KafkaError."""
+    check_share_groups_served(rooms)
+    if not group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "A group's id is not empty.")
 
 
 async def _described(
@@ -205,7 +212,8 @@ def _is_unknown(result: Any) -> bool:
 
 
 def _lag(rooms: Rooms, place: Place, summary: Any) -> int:
-    """Records from the start on that are not settled; -1 if that is not known."""
+    """Records from the start on that are not settled; -1 if that is not known, and less than 0, as
+    in Kafka, if the log has yet to reach the start."""
     partition = rooms.replicas.by_id(*place)
     is_known = summary.start_offset != NO_OFFSET and summary.delivery_complete_count != NO_COUNT
     if partition is None or not is_known:
@@ -213,7 +221,8 @@ def _lag(rooms: Rooms, place: Place, summary: Any) -> int:
     start: int = summary.start_offset
     settled: int = summary.delivery_complete_count
     # Any start is taken, as in Kafka: also one that is further from the end than a lag can be.
-    return min(max(partition.log.high_watermark - start - settled, 0), LONG_MAX)
+    lag: int = partition.log.high_watermark - start - settled
+    return max(min(lag, LONG_MAX), -LONG_MAX)
 
 
 def _topic_id(rooms: Rooms, name: str) -> bytes:

@@ -133,7 +133,7 @@ class ShareShard:
             if key.partition < 0:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "A partition is not negative.")
             state = self._initialized(key, "read")
-            if request.leader_epoch < state.least_leader_epoch:
+            if NO_EPOCH != request.leader_epoch < state.least_leader_epoch:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, "The leader epoch is an old one.")
             self._check_topic(key)
             # The state may name an older epoch than it is of: who initializes it anew may know of
@@ -141,7 +141,8 @@ class ShareShard:
             least = state.least_leader_epoch
             end = state.end_offset if log is None or state.is_ahead else _end_of(log, least)
             if log is not None and state.end_offset > end:
-                self._cut(outcome, key, log.topic, end, request.leader_epoch, now)
+                leader_epoch = max(request.leader_epoch, state.leader_epoch, FIRST_EPOCH)
+                self._cut(outcome, key, log.topic, end, leader_epoch, now)
             elif request.leader_epoch > state.leader_epoch:
                 self._change(
                     outcome,
