@@ -192,6 +192,18 @@ def test_what_was_never_durable_is_cut_from_the_wrong_one_on() -> None:
     assert log.recovery.kept_aside == [path_of(0, f".{3 * SIZE}.cut")]
 
 
+def test_a_batch_that_is_cut_for_its_offset_alone_is_kept_aside() -> None:
+    disk = filled(6)
+    flip(disk, 0, 4, 6)
+    log = recover(disk)
+    side = path_of(0, f".{5 * SIZE}.cut")
+
+    assert (log.log_end_offset, log.recovery.bytes_cut) == (4 + 64 + 1, SIZE)
+    assert log.recovery.kept_aside == [side]
+    (header,) = headers_of(disk.open(side).pread(SIZE, 0))
+    assert header.base_offset == 5
+
+
 def test_a_jump_that_nothing_speaks_against_is_none() -> None:
     """The last batch, or one that all that follows is behind, as compaction leaves them."""
     disk = filled(6)

@@ -250,3 +250,16 @@ def test_damage_below_the_recovery_point_costs_the_messages_that_it_hits(
             found = log.read(message.offset, max_bytes=1, upper=UPPER_LOG_END, at_least_one=True)
             assert found is not None
             assert found.position == position
+
+
+@pytest.mark.parametrize("recovery_point", [0, FIRST + 6 * COUNT + 2])
+def test_messages_behind_a_wrong_offset_are_kept_aside(recovery_point: int) -> None:
+    content = bytearray(stored("magic1 none", 6))
+    messages = list(iterate_messages(bytes(content[: -2 * len(batch())])))
+    position, behind = messages[3][0], messages[4][0]
+    content[position + 5] ^= 1
+    disk = disk_with(bytes(content))
+    log = open_log(disk, CONFIG, clean=False, recovery_point=recovery_point)
+
+    (side,) = log.recovery.kept_aside
+    assert disk.open(side).pread(1 << 20, 0) == content[behind:]

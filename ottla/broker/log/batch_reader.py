@@ -119,20 +119,32 @@ class BatchReader:
             start = self.find(end, expected, limit)
         return claimed
 
+    def is_whole(self, position: int) -> bool:
+        """Whether a batch, or message, begins at a position that has its CRC, whatever offset."""
+        header = self._header_at(position)
+        if header is not None:
+            return self._sound(position, header) is not None
+        message = self._message_at(position)
+        if message is None or message.size > min(UNCHECKED_BYTES_MAX, self.size - position):
+            return False
+        return self._is_sound(position, message)
+
     def _find_message(self, position: int, expected: int, limit: int) -> int | None:
         """The next valid message of magic 0 or 1, where nothing but contents is damaged."""
         while (header := self._message_at(position)) is not None:
             if header.size > min(UNCHECKED_BYTES_MAX, self.size - position):
                 return None
-            if expected <= header.base_offset < limit:
-                at = position - self._start
-                if at + header.size > len(self._chunk):
-                    self._fill(position, max(header.size, SCAN_READ_BYTES))
-                    at = 0
-                if old_messages.is_sound(self._chunk[at : at + header.size], header):
-                    return position
+            if expected <= header.base_offset < limit and self._is_sound(position, header):
+                return position
             position += header.size
         return position if self.read(position, expected, limit) is not None else None
+
+    def _is_sound(self, position: int, message: BatchHeader) -> bool:
+        at = position - self._start
+        if at + message.size > len(self._chunk):
+            self._fill(position, max(message.size, SCAN_READ_BYTES))
+            at = 0
+        return old_messages.is_sound(self._chunk[at : at + message.size], message)
 
     def _message_at(self, position: int) -> BatchHeader | None:
         at = position - self._start

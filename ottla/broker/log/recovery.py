@@ -15,8 +15,9 @@ and `followed` (batches that are valid lie behind it in the same file):
 | | | new segment at the first offset that was never durable |
 | yes | yes | SKIP: the damaged range stays as it lies, and the scan goes on behind it |
 
-A batch whose CRC is right may still have a wrong offset, which no CRC covers: `numbering.py`. What
-stays damaged in the last segment ends it, too: readers are told of holes in sealed ones.
+A batch whose CRC is right may still have a wrong offset, which no CRC covers: `numbering.py`. Where
+it would be cut it is kept aside. What stays damaged in the last segment ends it, too: readers are
+told of holes in sealed ones.
 
 Behind a cut later segments go, too, last one first, so that a crash on the way leaves no hole:
 removed if they hold no valid batch, else set aside (N.log.cut). The same holds where offsets are
@@ -204,7 +205,10 @@ class Recovery:
                 continue
             behind = reader.find_behind(position, expected, limit)
             durable = expected < self._recovery_point
-            match DECISIONS[durable, behind is not None]:
+            decision = DECISIONS[durable, behind is not None]
+            if decision is Decision.CUT and reader.is_whole(position):
+                decision = Decision.KEEP_ASIDE  # nothing but its offset is wrong
+            match decision:
                 case Decision.CUT:
                     size = position
                     break
