@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from ottla.broker.telemetry.http import CONNECTIONS_MAX, REQUEST_BYTES_MAX, Pages, TelemetryServer
+from ottla.broker.telemetry.http import (
+    CONNECTIONS_MAX,
+    EVENTS_PER_TURN,
+    REQUEST_BYTES_MAX,
+    Pages,
+    TelemetryServer,
+)
 from ottla.broker.telemetry.metrics import Registry, Sample
 
 HOST = "127.0.0.1"
@@ -30,17 +36,16 @@ async def serving(
     samples: int = 1,
     request_seconds: float = 0.05,
     read: Callable[[], Iterator[Sample | None]] | None = None,
+    happened: Callable[[str | None], Iterable[Mapping[str, Any]]] = lambda group: [
+        one for one in HAPPENED if group in (None, one["group"])
+    ],
 ) -> AsyncIterator[int]:
     registry = Registry()
     numbers = read or (lambda: (({"i": str(i)}, i) for i in range(samples)))
     registry.watch("n", "Numbers.", numbers)
     server = TelemetryServer(request_seconds=request_seconds, ready_seconds=0.05)
     port = await server.bind(HOST, 0)
-    pages = Pages(
-        lines=registry.lines,
-        unready=unready,
-        happened=lambda group: [one for one in HAPPENED if group in (None, one["group"])],
-    )
+    pages = Pages(lines=registry.lines, unready=unready, happened=happened)
     await server.serve(pages)
     try:
         yield port
@@ -90,6 +95,21 @@ async def test_others_get_the_loop_where_what_is_shown_takes_long() -> None:
         _, _, body = await get(port, "/metrics")
 
     assert body.splitlines()[2:] == ['n{i="turns"} 3']
+
+
+async def test_others_get_the_loop_while_many_events_are_shown() -> None:
+    others: list[int] = []
+
+    def many(group: str | None) -> Iterator[Mapping[str, Any]]:
+        for number in range(2 * EVENTS_PER_TURN + 1):
+            if number % EVENTS_PER_TURN == 0:
+                asyncio.get_running_loop().call_soon(others.append, 1)
+            yield {"turns": len(others)}
+
+    async with serving(happened=many) as port:
+        _, _, body = await get(port, "/events")
+
+    assert json.loads(body.splitlines()[-1]) == {"turns": 2}
 
 
 async def test_probes() -> None:
