@@ -119,6 +119,15 @@ async def test_who_is_beyond_a_limit_is_counted_and_told_once(limits: Limits, re
             raw.close()
 
 
+async def test_what_was_counted_when_the_server_stops_is_told() -> None:
+    async with _limited(dataclasses.replace(LIMITS, max_connections=0)) as (served, events):
+        for _ in range(3):
+            raw = await served.connect()
+            assert await raw.closed()
+            raw.close()
+    assert [fields["connections"] for _, _, fields in events.told] == [1, 2]
+
+
 async def test_who_connects_too_often_is_counted_and_told_once() -> None:
     async with _limited(dataclasses.replace(LIMITS, quota_window_ms=10)) as (served, events):
         served.server.rooms.clock = SimClock()

@@ -28,6 +28,7 @@ from ottla.broker.network.metering import Meter
 from ottla.broker.network.outbox import PageCache, TurnEnd
 from ottla.broker.network.quotas import ClientQuotas
 from ottla.broker.network.refusals import (
+    INTERVAL_MS,
     MAX_CONNECTIONS,
     MAX_CONNECTIONS_PER_IP,
     Refusals,
@@ -259,6 +260,8 @@ class Server:
         if self._tasks:
             await asyncio.wait(list(self._tasks))
         await self._listening.wait_closed()
+        for refused in self.refusals.due(self._now_ms() + INTERVAL_MS):
+            self._tell_refused(refused)
 
     def spawn(self, work: Any, name: str) -> None:
         """Runs a coroutine that belongs to the server; what it raises ends the broker."""
