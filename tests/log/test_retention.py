@@ -141,5 +141,37 @@ def test_reasons_mix_from_the_oldest_on() -> None:
     assert reasons(segments, start=10, retention_ms=1000) == [Reason.LOG_START, Reason.TIME]
 
 
+class Asked:
+    """A segment that counts who asks for its time, which a real one may have to read."""
+
+    size = 100
+    last_modified = 0
+
+    def __init__(self, base_offset: int) -> None:
+        self.base_offset = base_offset
+        self.times_asked = 0
+
+    @property
+    def max_timestamp(self) -> int:
+        self.times_asked += 1
+        return 0
+
+
+def test_behind_as_many_as_may_go_no_segment_is_looked_at() -> None:
+    """Thousands go a few at a time: each step must not look at all of them."""
+    segments = [Asked(10 * number) for number in range(100)]
+    doomed = doomed_segments(
+        segments,
+        config=LogConfig(retention_ms=NOW // 2),
+        log_start_offset=0,
+        high_watermark=1000,
+        log_end_offset=1000,
+        now_ms=NOW,
+        at_most=4,
+    )
+    assert [one.index for one in doomed] == [0, 1, 2, 3]
+    assert sum(one.times_asked for one in segments) == 4
+
+
 def test_no_segments_no_work() -> None:
     assert reasons([]) == []

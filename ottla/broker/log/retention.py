@@ -63,12 +63,16 @@ def doomed_segments(
     high_watermark: int,
     log_end_offset: int,
     now_ms: int,
+    at_most: int | None = None,
 ) -> list[Doomed]:
-    """The leading segments that go now. `segments` are all of the log's, the active one last."""
+    """The leading segments that go now, so many at most; the rest are not asked for their times,
+    which may be in their files. `segments` are all of the log's, the active one last."""
     doomed: list[Doomed] = []
     surplus = _surplus_bytes(segments, config)
     last = len(segments) - 1
     for index, segment in enumerate(segments):
+        if len(doomed) == at_most:
+            break
         end = segments[index + 1].base_offset if index < last else log_end_offset
         if end > high_watermark or (index == last and segment.size == 0):
             break

@@ -62,7 +62,8 @@ class TrimmableLog(ReadableLog):
                 high_watermark=min(self.high_watermark, below),
                 log_end_offset=self.log_end_offset,
                 now_ms=now_ms,
-            )[:at_most]
+                at_most=at_most,
+            )
         except OSError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         if len(doomed) == len(self.segments):
