@@ -41,6 +41,9 @@ class File(Protocol):
     def sync(self) -> None:
         """Data and size are on disk when it returns (fdatasync). An OSError here is final."""
 
+    def sync_descriptor(self) -> int | None:
+        """The descriptor whose fdatasync is all that `sync` does; None if it does anything else."""
+
     def size(self) -> int: ...
 
     def close(self) -> None:

@@ -110,6 +110,9 @@ class PosixFile:
     def sync(self) -> None:
         _sync(self._fd)
 
+    def sync_descriptor(self) -> int | None:
+        return self._fd if sys.platform == "linux" else None
+
     def size(self) -> int:
         return os.fstat(self._fd).st_size
 

@@ -122,6 +122,9 @@ class SimFile:
         for operation in operations:
             make_durable(operation)
 
+    def sync_descriptor(self) -> int | None:
+        return None
+
     def size(self) -> int:
         self._before_read("size")
         return self._node.cached.size

@@ -42,6 +42,9 @@ class FaultyFile:
             raise self.sync_error
         self._real.sync()
 
+    def sync_descriptor(self) -> int | None:
+        return None
+
     def size(self) -> int:
         return self._real.size()
 

@@ -1,7 +1,8 @@
 """Bringing a log to disk off the loop, without lying about it.
 
     ticket = log.begin_flush()      on the loop: what is to be synced, up to which offset
-    ticket.sync()                   in a worker: blocks, touches the ticket's own files only
+    ticket.sync()                   in a worker: blocks, touches the ticket's own files only;
+                                    or the kernel syncs ticket.descriptor(), where that is all
     log.finish_flush(ticket)        on the loop: the durable end moves, and nothing else moves it
 
 What is appended between begin and finish belongs to the next ticket. The order inside `sync`:
@@ -40,7 +41,7 @@ class FlushTicket:
     own_files: list[File]
     leader_epochs: bytes | None
     new_names: bool
-    # Tells the log that it has failed; called by the worker.
+    # Tells the log that it has failed; called by whoever syncs.
     on_error: Callable[[OSError], None]
     epochs_written: bool = False
     error: OSError | None = None
@@ -57,9 +58,19 @@ class FlushTicket:
             if self.new_names:
                 self.directory.sync()
         except OSError as error:
-            self.error = error
-            self.on_error(error)
+            self.fail(error)
             raise
+
+    def descriptor(self) -> int | None:
+        """The descriptor whose fdatasync is all that `sync` would do; None if there is more."""
+        if self.own_files or self.new_names or self.leader_epochs is not None:
+            return None
+        return self.files[0].sync_descriptor() if len(self.files) == 1 else None
+
+    def fail(self, error: OSError) -> None:
+        """The sync failed, which is final."""
+        self.error = error
+        self.on_error(error)
 
     def release(self) -> None:
         """Gives the files back; on the loop, after `sync` returned or raised."""

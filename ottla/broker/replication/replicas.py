@@ -15,6 +15,7 @@ from concurrent.futures import Executor
 from typing import TypeVar
 
 from ottla.broker.faults import Call
+from ottla.broker.kernel_syncs import KernelSyncs
 from ottla.broker.log.append_result import AppendResult
 from ottla.broker.log.flush import FlushTicket
 from ottla.broker.log.log import Log
@@ -290,15 +291,16 @@ class Replicas:
         """
         self._closed = True
         for pool in self._pools.values():
-            # Off the loop; each sync reports to the loop before its thread ends.
-            await self._loop.run_in_executor(self._workers, pool.close)
+            await pool.close(self._workers)
 
     # inside
 
     def _pool_of(self, log_dir: str) -> SyncPool:
         pool = self._pools.get(log_dir)
         if pool is None:
-            pool = self._pools[log_dir] = SyncPool(self._loop, str(len(self._pools)))
+            pool = self._pools[log_dir] = SyncPool(
+                self._loop, str(len(self._pools)), KernelSyncs.open
+            )
         return pool
 
     def _queue_of(self, partition: Partition) -> ConversionQueue:

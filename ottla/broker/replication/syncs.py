@@ -1,8 +1,10 @@
-"""Syncs off the loop: a few threads per log dir, and one callback on the loop for each sync.
+"""Syncs off the loop, and one callback on the loop for each.
 
-An executor's future costs more than the sync of a fast disk, so this is the least that works: a
-queue in, a list back, and one wake-up of the loop for all syncs that ended together. Which file
-is synced when stands in `replicas.py`; what a sync means stands in `broker.log.flush`.
+The kernel does those that are one fdatasync, which nearly all are (`kernel_syncs.py`). For the
+rest, and where it does not, there are a few threads for each log dir. An executor's future costs
+more than the sync of a fast disk, so this is the least that works: a queue in, a list back, and one
+wake-up of the loop for all syncs that ended together. Which file is synced when stands in
+`replicas.py`; what a sync means stands in `broker.log.flush`.
 """
 
 from __future__ import annotations
@@ -10,32 +12,59 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
 from typing import Protocol
+
+from ottla.broker.kernel_syncs import KernelSyncs
 
 SYNC_THREADS = 4
 """Per log dir. Measured: 5-6 thousand syncs a second with one thread, 10-11 with four files."""
 
 
 class Ticket(Protocol):
-    def sync(self) -> None: ...
+    def sync(self) -> None:
+        """Blocks until all of it is on disk; an OSError is final, and told to the log."""
+
+    def descriptor(self) -> int | None:
+        """The descriptor whose fdatasync is all that `sync` would do, if that is so."""
+
+    def fail(self, error: OSError) -> None:
+        """Tells the log that the sync of the descriptor failed."""
 
 
 Done = Callable[[BaseException | None], None]
+Job = tuple[Ticket, Done]
+Ended = tuple[Done, BaseException | None]
 
 
 class SyncPool:
-    """Threads start with the first sync. `submit` and `done` run on the loop."""
+    """The syncs of one log dir. `submit` and `done` run on the loop.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, name: str) -> None:
+    `open_kernel` is asked with the first sync; threads start when they are needed.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        name: str,
+        open_kernel: Callable[[], KernelSyncs[Job] | None],
+    ) -> None:
         self._loop = loop
         self._name = name
-        self._jobs: queue.SimpleQueue[tuple[Ticket, Done] | None] = queue.SimpleQueue()
-        self._ended: list[tuple[Done, BaseException | None]] = []
+        self._open_kernel = open_kernel
+        self._kernel: KernelSyncs[Job] | None = None
+        self._kernel_is_asked = False
+        self._kernel_is_idle: asyncio.Future[None] | None = None
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._ended: list[Ended] = []
         self._threads: list[threading.Thread] = []
         self._running = 0
 
     def submit(self, ticket: Ticket, done: Done) -> None:
+        descriptor = ticket.descriptor()
+        if descriptor is not None and self._begin_in_kernel(descriptor, (ticket, done)):
+            return
         self._running += 1
         if len(self._threads) < min(self._running, SYNC_THREADS):
             thread = threading.Thread(
@@ -45,13 +74,46 @@ class SyncPool:
             thread.start()
         self._jobs.put((ticket, done))
 
-    def close(self) -> None:
-        """Ends the threads after what is queued."""
+    async def close(self, workers: Executor) -> None:
+        """Waits for the syncs under way; nothing is submitted any more."""
         for _ in self._threads:
             self._jobs.put(None)
         for thread in self._threads:
-            thread.join()
+            # Off the loop; each sync reports to the loop before its thread ends.
+            await self._loop.run_in_executor(workers, thread.join)
         self._threads.clear()
+        if self._kernel is not None:
+            if len(self._kernel):
+                self._kernel_is_idle = self._loop.create_future()
+                await self._kernel_is_idle
+            self._loop.remove_reader(self._kernel.fileno())
+            self._kernel.close()
+            self._kernel = None
+
+    # in the kernel
+
+    def _begin_in_kernel(self, descriptor: int, job: Job) -> bool:
+        if not self._kernel_is_asked:
+            self._kernel_is_asked = True
+            self._kernel = self._open_kernel()
+            if self._kernel is not None:
+                self._loop.add_reader(self._kernel.fileno(), self._collect)
+        return self._kernel is not None and self._kernel.begin(descriptor, job)
+
+    def _collect(self) -> None:
+        assert self._kernel is not None
+        ended: list[Ended] = []
+        for (ticket, done), error in self._kernel.collect():
+            if error is not None:
+                ticket.fail(error)
+            ended.append((done, error))
+        try:
+            self._tell(ended)
+        finally:
+            if self._kernel_is_idle is not None and not len(self._kernel):
+                self._kernel_is_idle.set_result(None)
+
+    # in threads
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
@@ -62,25 +124,29 @@ class SyncPool:
             except OSError as failed:
                 error = failed
             except BaseException as broken:
-                self._tell(done, broken)  # or who waits for this sync would wait for good
+                self._report(done, broken)  # or who waits for this sync would wait for good
                 raise
-            self._tell(done, error)
+            self._report(done, error)
 
-    def _tell(self, done: Done, error: BaseException | None) -> None:
+    def _report(self, done: Done, error: BaseException | None) -> None:
         self._ended.append((done, error))
         if len(self._ended) == 1:
-            self._loop.call_soon_threadsafe(self._report)
+            self._loop.call_soon_threadsafe(self._tell_reported)
 
-    def _report(self) -> None:
+    def _tell_reported(self) -> None:
         # Taken first: a thread that appends after this line sees an empty list and wakes us again.
         ended, self._ended = self._ended, []
+        self._running -= len(ended)
+        self._tell(ended)
+
+    # on the loop
+
+    def _tell(self, ended: Iterable[Ended]) -> None:
         left = iter(ended)
         try:
             for done, error in left:
-                self._running -= 1
                 done(error)
         finally:
             # Whatever one of them raised, the others have been waiting for their syncs, too.
             for done, error in left:
-                self._running -= 1
                 self._loop.call_soon(done, error)
