@@ -13,6 +13,9 @@ KEPT_MAX = 2000
 EXPECTED = frozenset({"group_generation", "group_stable", "group_assigned"})
 """What follows every group_rebalances that ends well. A line of the log costs as much as the rules
 of a rebalance, so these are written at debug; the ring has them all."""
+LINES_MAX, INTERVAL_MS = 500, 10_000
+"""So many lines of the log in so long: members that join and leave in a loop are told, and fill no
+disk. What is left out is counted, and lies in the ring."""
 
 
 class Happened(NamedTuple):
@@ -29,11 +32,13 @@ class History:
     """A bounded ring of events, which go to the broker's log, too; one per broker. `counts` says
     how many of each there were since the broker started."""
 
-    __slots__ = ("_clock", "_events", "_ring", "counts")
+    __slots__ = ("_clock", "_events", "_lines", "_ring", "_until_ms", "counts")
 
     def __init__(self, clock: Clock, events: Events) -> None:
         self._clock = clock
         self._events = events
+        self._lines = 0
+        self._until_ms = 0
         self._ring: deque[Happened] = deque(maxlen=KEPT_MAX)
         self.counts: Counter[str] = Counter()
 
@@ -41,8 +46,27 @@ class History:
         event, group_id, reason, fields = told
         self.counts[event] += 1
         self._ring.append(Happened(self._clock.wall_ms(), event, group_id, reason, fields))
-        write = self._events.debug if event in EXPECTED else self._events.info
-        write(event, group=group_id, reason=reason, **fields)
+        if event in EXPECTED:
+            self._events.debug(event, group=group_id, reason=reason, **fields)
+        elif self._may_write():
+            self._events.info(event, group=group_id, reason=reason, **fields)
+
+    def _may_write(self) -> bool:
+        """Whether the log takes one more line in this interval."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._until_ms:
+            if self._lines > LINES_MAX:
+                self._events.info("group_events_left_out", count=self._lines - LINES_MAX)
+            self._lines = 0
+            self._until_ms = now_ms + INTERVAL_MS
+        self._lines += 1
+        if self._lines == LINES_MAX + 1:
+            self._events.warning(
+                "group_events_too_many",
+                reason=f"{LINES_MAX} lines in less than {INTERVAL_MS // 1000} s: the rest of them"
+                f" is counted only; /events and `ottla group why` have the newest {KEPT_MAX}",
+            )
+        return self._lines <= LINES_MAX
 
     def of_group(self, group_id: str | None) -> list[Happened]:
         """The events of one group, of all if it is None, the oldest first."""

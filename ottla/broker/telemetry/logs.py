@@ -7,10 +7,12 @@ program's logging alone.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping, MutableMapping
 from typing import Any, TextIO
 
+_encode_json = json.JSONEncoder(default=repr).encode
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
@@ -102,8 +104,8 @@ class _Output:
             )
             tail = [_make_printable, render]
         else:
-            tail = [structlog.processors.format_exc_info, _put_first]
-            tail.append(structlog.processors.JSONRenderer(default=repr))
+            tail = [structlog.processors.format_exc_info, _render_json]
+        # Bound at once: what wrap_logger returns would look up the class anew for each line.
         return structlog.wrap_logger(
             self,
             processors=[
@@ -113,8 +115,7 @@ class _Output:
             ],
             wrapper_class=structlog.make_filtering_bound_logger(0),
             context_class=dict,
-            cache_logger_on_first_use=True,
-        )
+        ).bind()
 
 
 def _make_printable(
@@ -129,9 +130,7 @@ def _make_printable(
     return event
 
 
-def _put_first(
-    logger: Any, method: str, event: MutableMapping[str, Any]
-) -> MutableMapping[str, Any]:
+def _render_json(logger: Any, method: str, event: MutableMapping[str, Any]) -> str:
     """Time, level and event at the beginning of a JSON line, where eyes look for them."""
     head = {name: event.pop(name) for name in ("timestamp", "level", "event")}
-    return {**head, **event}
+    return _encode_json({**head, **event})

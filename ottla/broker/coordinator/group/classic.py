@@ -106,7 +106,8 @@ class ClassicGroup(Group):
         self.awaiting_join_count = 0
         self.initial_delay: InitialDelay | None = None
         self.subscribed_topics: frozenset[str] | None = None
-        self._protocol_counts: Counter[str] = Counter()
+        # How many members know each protocol.
+        self._protocol_counts: dict[str, int] = {}
 
     def __repr__(self) -> str:
         return (
@@ -133,9 +134,9 @@ class ClassicGroup(Group):
             for member in self.members.values()
             if member.instance_id is not None
         }
-        self._protocol_counts = Counter()
+        self._protocol_counts = {}
         for member in self.members.values():
-            self._protocol_counts.update(member.protocols.keys())
+            self._count_protocols(member, 1)
         self.awaiting_join_count = sum(
             member.join_reply is not None for member in self.members.values()
         )
@@ -184,7 +185,7 @@ class ClassicGroup(Group):
         if self.leader is None:
             self.leader = member.member_id
         self.members[member.member_id] = member
-        self._protocol_counts.update(member.protocols.keys())
+        self._count_protocols(member, 1)
         self.awaiting_join_count += member.join_reply is not None
         self.pending_join.pop(member.member_id, None)
 
@@ -192,7 +193,7 @@ class ClassicGroup(Group):
         """Forgets a member, pending or not, or does nothing."""
         member = self.members.pop(member_id, None)
         if member is not None:
-            self._protocol_counts.subtract(member.protocols.keys())
+            self._count_protocols(member, -1)
             self.awaiting_join_count -= member.join_reply is not None
             if member.instance_id is not None:
                 del self.static_members[member.instance_id]
@@ -234,9 +235,12 @@ class ClassicGroup(Group):
         return reply
 
     def set_protocols(self, member: Member, protocols: dict[str, bytes]) -> None:
-        self._protocol_counts.subtract(member.protocols.keys())
+        if protocols.keys() == member.protocols.keys():
+            member.protocols = protocols
+            return
+        self._count_protocols(member, -1)
         member.protocols = protocols
-        self._protocol_counts.update(protocols.keys())
+        self._count_protocols(member, 1)
 
     def next_generation(self, now_wall_ms: int) -> None:
         """All who will be in it have joined; there is somebody."""
@@ -321,12 +325,14 @@ class ClassicGroup(Group):
         if self.protocol_type != protocol_type:
             return False
         count = len(self.members)
-        return any(self._protocol_counts[name] == count for name in protocols)
+        return any(self._protocol_counts.get(name) == count for name in protocols)
 
     def select_protocol(self) -> str:
         """The one with most votes of those that all members know; of equals the first voted."""
         count = len(self.members)
         candidates = {name for name, known in self._protocol_counts.items() if known == count}
+        if len(candidates) == 1:
+            return candidates.pop()
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return max(votes, key=lambda name: votes[name])
 
@@ -335,6 +341,11 @@ class ClassicGroup(Group):
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
+
+    def _count_protocols(self, member: Member, times: int) -> None:
+        counts = self._protocol_counts
+        for name in member.protocols:
+            counts[name] = counts.get(name, 0) + times
 
     def _compute_subscribed_topics(self) -> frozenset[str] | None:
         if not self.uses_consumer_protocol:

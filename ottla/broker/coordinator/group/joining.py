@@ -87,18 +87,17 @@ def join(turn: Turn, asked: Join) -> None:
     caller, request, reply, protocols = asked
     member_id = request.member_id
     group = turn.shard.groups.get(request.group_id)
-    is_replaced = isinstance(group, ModernGroup) and group.is_empty
-    if group is None or is_replaced:
+    if not isinstance(group, ClassicGroup):
+        if group is not None and not (isinstance(group, ModernGroup) and group.is_empty):
+            turn.answer(reply, join_refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id))
+            return
         if member_id != NO_MEMBER_ID:
             turn.answer(reply, join_refused(ErrorCode.UNKNOWN_MEMBER_ID, member_id))
             return
-        if is_replaced and group is not None:
+        if group is not None:
             for key in list(group.tombstone_keys()):
                 turn.write(key, None)
         group = turn.shard.create(turn, request.group_id)
-    elif not isinstance(group, ClassicGroup):
-        turn.answer(reply, join_refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id))
-        return
     if not _has_room(group, member_id, turn.settings.max_size):
         group.remove(member_id)
         turn.tell(

@@ -19,6 +19,7 @@ from ottla.protocol.errors import ErrorCode
 class State(Enum):
     """By Kafka's names, which DescribeGroups and ListGroups show."""
 
+    __hash__ = object.__hash__  # Enum's own is Python, and each request looks up a few
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"

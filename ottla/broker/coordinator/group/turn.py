@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 class TimerKind(Enum):
+    __hash__ = object.__hash__  # Enum's own is Python, and each request sets a few timers
     JOIN = auto()
     """The end of a join phase, or of a step of the initial delay."""
     SYNC = auto()
