@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from ottla.broker.coordinator.outcome import Told
@@ -42,14 +43,16 @@ class History:
         self._ring: deque[Happened] = deque(maxlen=KEPT_MAX)
         self.counts: Counter[str] = Counter()
 
-    def add(self, told: Told) -> None:
-        event, group_id, reason, fields = told
-        self.counts[event] += 1
-        self._ring.append(Happened(self._clock.wall_ms(), event, group_id, reason, fields))
-        if event in EXPECTED:
-            self._events.debug(event, group=group_id, reason=reason, **fields)
-        elif self._may_write():
-            self._events.info(event, group=group_id, reason=reason, **fields)
+    def add(self, told: Iterable[Told]) -> None:
+        """What happened together, in its order."""
+        now_ms = self._clock.wall_ms()
+        for event, group_id, reason, fields in told:
+            self.counts[event] += 1
+            self._ring.append(Happened(now_ms, event, group_id, reason, fields))
+            if event in EXPECTED:
+                self._events.debug(event, group=group_id, reason=reason, **fields)
+            elif self._may_write():
+                self._events.info(event, group=group_id, reason=reason, **fields)
 
     def _may_write(self) -> bool:
         """Whether the log takes one more line in this interval."""

@@ -128,8 +128,8 @@ class Runner(Generic[S]):
     def perform(self, outcome: Outcome) -> None:
         """Does what a command of the shard asks for."""
         coordinator = self._coordinator
-        for told in outcome.told:
-            coordinator.history.add(told)
+        if outcome.told:
+            coordinator.history.add(outcome.told)
         if outcome.records:
             now_ms = coordinator.clock.wall_ms()
             encode = coordinator.record_format.encode

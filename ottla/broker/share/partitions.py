@@ -188,7 +188,7 @@ class SharePartitions:
             self._tell_overdue()
 
     def tell(self, event: str, group_id: str, reason: str, **fields: Any) -> None:
-        self._history.add(Told(event, group_id, reason, fields))
+        self._history.add([Told(event, group_id, reason, fields)])
 
     def _tell_overdue(self) -> None:
         """Somebody will ask why records came twice."""
