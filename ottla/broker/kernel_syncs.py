@@ -13,6 +13,7 @@ import one took 40 ms. Where the system has no AIO (macOS, a sandbox, a kernel b
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import platform
 import sys
@@ -88,6 +89,7 @@ class KernelSyncs(Generic[T]):
         self._lists = [(ctypes.c_void_p * 1)(ctypes.addressof(one)) for one in self._requests]
         self._free = list(range(REQUESTS_MAX))
         self._under_way: dict[int, T] = {}
+        self.collect()  # a sandbox may forbid it, and no sync must begin that is never heard of
 
     @classmethod
     def open(cls) -> KernelSyncs[T] | None:
@@ -134,6 +136,8 @@ class KernelSyncs(Generic[T]):
             self._getevents, self._context, _NONE, _REQUESTS, self._events, self._no_wait
         )
         if count < 0:
+            if ctypes.get_errno() == errno.EINTR:
+                return []  # a signal came, and nothing had ended: the eventfd will tell when it has
             raise _last_error()
         ended: list[tuple[T, OSError | None]] = []
         for event in self._events[:count]:
@@ -146,6 +150,11 @@ class KernelSyncs(Generic[T]):
         """Keeps it for the next; nothing may be under way."""
         assert not self._under_way, self
         self._spare.append(self)
+
+
+if sys.platform == "linux":
+    # A forked child has no part in the contexts, but would read their eventfds empty.
+    os.register_at_fork(after_in_child=KernelSyncs._spare.clear)
 
 
 def _last_error() -> OSError:

@@ -303,6 +303,18 @@ def initial_delay(s: Script) -> None:
     s.describe()
 
 
+def left_in_the_delay(s: Script) -> None:
+    s.title(
+        "the only member leaves before its first generation: who comes may know other protocols"
+    )
+    s.enter("A")
+    s.leave("X", member_id=s.member["A"])
+    s.enter("B", protocols=(("sticky", b"s"),))
+    s.wait(DELAY_MS)
+    s.wait(DELAY_MS)
+    s.describe()
+
+
 AT_ONCE: tuple[Callable[[Script], None], ...] = (
     empty,
     preparing_rebalance,
@@ -316,4 +328,4 @@ AT_ONCE: tuple[Callable[[Script], None], ...] = (
     simple_commits,
     pending_members,
 )
-DELAYED: tuple[Callable[[Script], None], ...] = (initial_delay,)
+DELAYED: tuple[Callable[[Script], None], ...] = (initial_delay, left_in_the_delay)

@@ -1,4 +1,4 @@
-"""How much of what happens to groups the broker's log takes; the ring keeps all of it."""
+"""How much of what happens to groups the broker's log takes."""
 
 from __future__ import annotations
 
@@ -10,24 +10,34 @@ from tests.log.events import RecordedEvents
 TOO_MANY = 40
 
 
-def test_a_flood_is_written_up_to_a_limit_and_counted_beyond_it() -> None:
+def test_a_group_s_flood_is_written_up_to_a_limit_and_counted_beyond_it() -> None:
     clock, events = SimClock(), RecordedEvents()
     history = History(clock, events)
-    for number in range(LINES_MAX + TOO_MANY):
-        history.add([Told("group_rebalances", f"g{number}", "again", {})])
+    for _ in range(LINES_MAX + TOO_MANY):
+        history.add([Told("group_rebalances", "loops", "again", {})])
 
     assert events.names.count("group_rebalances") == LINES_MAX
     assert events.names.count("group_events_too_many") == 1
-    assert len(history.of_group(None)) == LINES_MAX + TOO_MANY
+    assert events.fields("group_events_too_many")["group"] == "loops"
+    assert len(history.of_group("loops")) == LINES_MAX + TOO_MANY
     assert history.counts["group_rebalances"] == LINES_MAX + TOO_MANY
 
     clock.advance(INTERVAL_MS)
-    history.add([Told("group_rebalances", "g", "again", {})])
+    history.add([Told("group_rebalances", "loops", "again", {})])
     assert events.names.count("group_rebalances") == LINES_MAX + 1
-    assert events.fields("group_events_left_out") == {"count": TOO_MANY}
+    assert events.fields("group_events_left_out") == {"count": TOO_MANY, "groups": 1}
 
 
-def test_a_quiet_broker_writes_every_event() -> None:
+def test_the_flood_of_one_group_hides_no_other() -> None:
+    events = RecordedEvents()
+    history = History(SimClock(), events)
+    for _ in range(LINES_MAX + TOO_MANY):
+        history.add([Told("group_rebalances", "loops", "again", {})])
+    history.add([Told("group_member_evicted", "quiet", "its session is over", {})])
+    assert events.fields("group_member_evicted")["group"] == "quiet"
+
+
+def test_a_group_at_rest_is_written_in_full() -> None:
     clock, events = SimClock(), RecordedEvents()
     history = History(clock, events)
     for _ in range(3):

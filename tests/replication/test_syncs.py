@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import errno
 import os
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,7 +16,16 @@ import pytest
 
 from ottla.broker import kernel_syncs
 from ottla.broker.kernel_syncs import KernelSyncs
-from ottla.broker.replication.syncs import Job, SyncPool
+from ottla.broker.replication.syncs import Done, Ended, Job, SyncPool
+from ottla.testing import Broker
+from tests.replication.test_when_disks_fail import (
+    STORAGE_ERROR,
+    codes,
+    connect,
+    create,
+    produce,
+    two_dirs,
+)
 
 WAIT_SECONDS_MAX = 20
 
@@ -27,6 +38,7 @@ class Sheet:
         self._failure = failure
         self.synced_here = 0
         self.failed: OSError | None = None
+        self.told_in: int | None = None
 
     def sync(self) -> None:
         self.synced_here += 1
@@ -38,6 +50,7 @@ class Sheet:
 
     def fail(self, error: OSError) -> None:
         self.failed = error
+        self.told_in = threading.get_ident()
 
 
 class FailingKernel(KernelSyncs[Job]):
@@ -50,6 +63,32 @@ class FailingKernel(KernelSyncs[Job]):
         """Nobody else shall have it."""
 
 
+class HeldKernel(KernelSyncs[Job]):
+    """Tells of no sync while it is held."""
+
+    is_held = False
+
+    def collect(self) -> list[tuple[Job, OSError | None]]:
+        return [] if self.is_held else super().collect()
+
+    def close(self) -> None:
+        """Nobody else shall have it."""
+
+
+class OvertakenList(list[Ended]):
+    """With the first that is appended, another thread reports, too, and is through before."""
+
+    def __init__(self, other: Callable[[], None]) -> None:
+        self._others = [other]
+
+    def append(self, one: Ended) -> None:
+        super().append(one)
+        if self._others:
+            thread = threading.Thread(target=self._others.pop())
+            thread.start()
+            thread.join()
+
+
 class Waiter:
     """Gathers what became of the syncs it submitted."""
 
@@ -60,8 +99,12 @@ class Waiter:
         self._all_told = asyncio.Event()
 
     def submit(self, sheet: Sheet) -> None:
+        self._pool.submit(sheet, self.expected())
+
+    def expected(self) -> Done:
+        """What is called when one more has ended."""
         self._awaited += 1
-        self._pool.submit(sheet, self._done)
+        return self._done
 
     def _done(self, error: BaseException | None) -> None:
         self.errors.append(error)
@@ -130,7 +173,51 @@ async def test_a_failed_sync_of_the_kernel_is_told_to_ticket_and_waiter(descript
     await waiter.all_told()
     assert [error.errno for error in waiter.errors if isinstance(error, OSError)] == [errno.EIO] * 2
     assert all(sheet.failed is not None for sheet in sheets)
+    assert threading.get_ident() not in {sheet.told_in for sheet in sheets}  # the log writes a file
     await closed(pool)
+
+
+async def test_a_failed_sync_of_the_kernel_ends_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel().close()
+    collect = KernelSyncs[Job].collect
+    failed_jobs: list[Job] = []
+
+    def failing(self: KernelSyncs[Job]) -> list[tuple[Job, OSError | None]]:
+        ended = [job for job, _ in collect(self)]
+        failed_jobs.extend(ended)
+        return [(job, OSError(errno.EIO, "lost")) for job in ended]
+
+    async with Broker(tmp_path / "one", config=two_dirs(tmp_path)) as broker:
+        raw = await connect(broker)
+        await create(raw, "t", 2)
+        raw.send(produce("t", 1), 9)  # it lies in the second dir; a thread syncs its name, too
+        assert await codes(raw) == [0]
+        partition = broker.running.replicas.get("t", 1)
+        assert partition is not None
+        log = partition.log
+        with monkeypatch.context() as patch:
+            patch.setattr(KernelSyncs, "collect", failing)
+            raw.send(produce("t", 1), 9)
+            assert await codes(raw) == [STORAGE_ERROR]
+        assert len(failed_jobs) == 1
+        assert log.failed is not None
+        assert log.durable_end == 1
+        raw.send(produce("t", 1), 9)  # the disk would work again; it is not asked
+        assert await codes(raw) == [STORAGE_ERROR]
+        raw.close()
+
+
+async def test_close_waits_until_a_failed_sync_is_told(descriptor: int) -> None:
+    kernel().close()
+    pool = SyncPool(asyncio.get_running_loop(), "failing", FailingKernel)
+    waiter = Waiter(pool)
+    sheet = Sheet(descriptor)
+    waiter.submit(sheet)
+    await closed(pool)
+    assert sheet.failed is not None
+    assert [type(error) for error in waiter.errors] == [OSError]
 
 
 async def test_what_the_kernel_does_not_take_a_thread_does() -> None:
@@ -191,6 +278,42 @@ async def test_close_waits_for_what_is_under_way(descriptor: int) -> None:
     assert waiter.errors == [None] * 10
 
 
+async def test_a_close_that_is_given_up_leaves_the_syncs_as_they_are(descriptor: int) -> None:
+    kernel().close()
+    loop = asyncio.get_running_loop()
+    told: list[dict[str, object]] = []
+    loop.set_exception_handler(lambda _, context: told.append(context))
+    held = HeldKernel()
+    held.is_held = True
+    pool = SyncPool(loop, "given-up", lambda: held)
+    waiter = Waiter(pool)
+    waiter.submit(Sheet(descriptor))
+    closing = asyncio.create_task(closed(pool))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    held.is_held = False
+    await waiter.all_told()
+    assert waiter.errors == [None]
+    await closed(pool)
+    assert told == []
+
+
+async def test_two_threads_that_report_at_once_are_both_heard() -> None:
+    pool = SyncPool(asyncio.get_running_loop(), "at-once", no_kernel)
+    waiter = Waiter(pool)
+    overtaking = Sheet(None)
+    done = waiter.expected()
+    pool._running += 1
+    pool._ended = OvertakenList(lambda: pool._report(done, None))
+    waiter.submit(overtaking)
+    await waiter.all_told()
+    assert waiter.errors == [None, None]
+    await closed(pool)
+
+
 async def test_a_closed_kernel_serves_the_next_pool(descriptor: int) -> None:
     seen: list[KernelSyncs[Job]] = []
 
@@ -214,3 +337,41 @@ def test_a_system_without_it_has_none(platform: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(kernel_syncs, "REQUESTS_MAX", 0)
     monkeypatch.setattr(kernel_syncs, "_REQUESTS", kernel_syncs._NONE)
     assert KernelSyncs[Job].open() is None
+
+
+def test_a_signal_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel says EINTR if a signal came and nothing had ended."""
+    opened = kernel()
+
+    def interrupted(*_arguments: object) -> int:
+        ctypes.set_errno(errno.EINTR)
+        return -1
+
+    with monkeypatch.context() as patch:
+        patch.setattr(opened, "_call", interrupted)
+        assert opened.collect() == []
+    opened.close()
+
+
+def test_where_nobody_could_hear_of_the_end_nothing_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A sandbox that forbids io_getevents only."""
+
+    def refused(_self: KernelSyncs[Job]) -> list[tuple[Job, OSError | None]]:
+        raise PermissionError
+
+    monkeypatch.setattr(KernelSyncs, "_spare", [])
+    monkeypatch.setattr(KernelSyncs, "collect", refused)
+    assert KernelSyncs[Job].open() is None
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_does_not_get_its_parent_s() -> None:
+    kernel().close()
+    child = os.fork()
+    if not child:
+        os._exit(len(KernelSyncs._spare))
+    _, status = os.waitpid(child, 0)
+    assert KernelSyncs._spare
+    assert os.waitstatus_to_exitcode(status) == 0

@@ -14,9 +14,9 @@ KEPT_MAX = 2000
 EXPECTED = frozenset({"group_generation", "group_stable", "group_assigned"})
 """What follows every group_rebalances that ends well. A line of the log costs as much as the rules
 of a rebalance, so these are written at debug; the ring has them all."""
-LINES_MAX, INTERVAL_MS = 500, 10_000
-"""So many lines of the log in so long: members that join and leave in a loop are told, and fill no
-disk. What is left out is counted, and lies in the ring."""
+LINES_MAX, INTERVAL_MS = 50, 10_000
+"""So many lines of the log for one group in so long: members that join and leave in a loop are
+told, and neither fill the disk nor hide what happens to others. What is left out is counted."""
 
 
 class Happened(NamedTuple):
@@ -38,7 +38,7 @@ class History:
     def __init__(self, clock: Clock, events: Events) -> None:
         self._clock = clock
         self._events = events
-        self._lines = 0
+        self._lines: Counter[str] = Counter()  # by group, in this interval
         self._until_ms = 0
         self._ring: deque[Happened] = deque(maxlen=KEPT_MAX)
         self.counts: Counter[str] = Counter()
@@ -51,25 +51,30 @@ class History:
             self._ring.append(Happened(now_ms, event, group_id, reason, fields))
             if event in EXPECTED:
                 self._events.debug(event, group=group_id, reason=reason, **fields)
-            elif self._may_write():
+            elif self._may_write(group_id):
                 self._events.info(event, group=group_id, reason=reason, **fields)
 
-    def _may_write(self) -> bool:
-        """Whether the log takes one more line in this interval."""
+    def _may_write(self, group_id: str) -> bool:
+        """Whether the log takes one more line about the group in this interval."""
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._until_ms:
-            if self._lines > LINES_MAX:
-                self._events.info("group_events_left_out", count=self._lines - LINES_MAX)
-            self._lines = 0
+            left_out = [count - LINES_MAX for count in self._lines.values() if count > LINES_MAX]
+            if left_out:
+                self._events.info(
+                    "group_events_left_out", count=sum(left_out), groups=len(left_out)
+                )
+            self._lines.clear()
             self._until_ms = now_ms + INTERVAL_MS
-        self._lines += 1
-        if self._lines == LINES_MAX + 1:
+        self._lines[group_id] += 1
+        count = self._lines[group_id]
+        if count == LINES_MAX + 1:
             self._events.warning(
                 "group_events_too_many",
+                group=group_id,
                 reason=f"{LINES_MAX} lines in less than {INTERVAL_MS // 1000} s: the rest of them"
-                f" is counted only; /events and `ottla group why` have the newest {KEPT_MAX}",
+                f" is counted only; `ottla group why` has the newest of all groups' {KEPT_MAX}",
             )
-        return self._lines <= LINES_MAX
+        return count <= LINES_MAX
 
     def of_group(self, group_id: str | None) -> list[Happened]:
         """The events of one group, of all if it is None, the oldest first."""

@@ -14,6 +14,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
+from functools import partial
 from typing import Protocol
 
 from ottla.broker.kernel_syncs import KernelSyncs
@@ -30,11 +31,12 @@ class Ticket(Protocol):
         """The descriptor whose fdatasync is all that `sync` would do, if that is so."""
 
     def fail(self, error: OSError) -> None:
-        """Tells the log that the sync of the descriptor failed."""
+        """Tells the log that the sync of the descriptor failed. Blocks: it writes to the disk."""
 
 
 Done = Callable[[BaseException | None], None]
 Job = tuple[Ticket, Done]
+Work = Callable[[], None]
 Ended = tuple[Done, BaseException | None]
 
 
@@ -56,8 +58,9 @@ class SyncPool:
         self._kernel: KernelSyncs[Job] | None = None
         self._kernel_is_asked = False
         self._kernel_is_idle: asyncio.Future[None] | None = None
-        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._work: queue.SimpleQueue[tuple[Work, Done] | None] = queue.SimpleQueue()
         self._ended: list[Ended] = []
+        self._is_woken = False
         self._threads: list[threading.Thread] = []
         self._running = 0
 
@@ -65,30 +68,24 @@ class SyncPool:
         descriptor = ticket.descriptor()
         if descriptor is not None and self._begin_in_kernel(descriptor, (ticket, done)):
             return
-        self._running += 1
-        if len(self._threads) < min(self._running, SYNC_THREADS):
-            thread = threading.Thread(
-                target=self._work, name=f"sync-{self._name}-{len(self._threads)}", daemon=True
-            )
-            self._threads.append(thread)
-            thread.start()
-        self._jobs.put((ticket, done))
+        self._hand_over(ticket.sync, done)
 
     async def close(self, workers: Executor) -> None:
         """Waits for the syncs under way; nothing is submitted any more."""
-        for _ in self._threads:
-            self._jobs.put(None)
-        for thread in self._threads:
-            # Off the loop; each sync reports to the loop before its thread ends.
-            await self._loop.run_in_executor(workers, thread.join)
-        self._threads.clear()
         if self._kernel is not None:
+            # Before the threads: they tell the logs what the kernel could not sync.
             if len(self._kernel):
                 self._kernel_is_idle = self._loop.create_future()
                 await self._kernel_is_idle
             self._loop.remove_reader(self._kernel.fileno())
             self._kernel.close()
             self._kernel = None
+        for _ in self._threads:
+            self._work.put(None)
+        for thread in self._threads:
+            # Off the loop; each sync reports to the loop before its thread ends.
+            await self._loop.run_in_executor(workers, thread.join)
+        self._threads.clear()
 
     # in the kernel
 
@@ -104,23 +101,35 @@ class SyncPool:
         assert self._kernel is not None
         ended: list[Ended] = []
         for (ticket, done), error in self._kernel.collect():
-            if error is not None:
-                ticket.fail(error)
-            ended.append((done, error))
+            if error is None:
+                ended.append((done, None))
+            else:
+                self._hand_over(partial(_fail, ticket, error), done)
         try:
             self._tell(ended)
         finally:
-            if self._kernel_is_idle is not None and not len(self._kernel):
-                self._kernel_is_idle.set_result(None)
+            idle = self._kernel_is_idle
+            if idle is not None and not idle.done() and not len(self._kernel):
+                idle.set_result(None)
 
     # in threads
 
-    def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            ticket, done = job
+    def _hand_over(self, work: Work, done: Done) -> None:
+        self._running += 1
+        if len(self._threads) < min(self._running, SYNC_THREADS):
+            thread = threading.Thread(
+                target=self._run, name=f"sync-{self._name}-{len(self._threads)}", daemon=True
+            )
+            self._threads.append(thread)
+            thread.start()
+        self._work.put((work, done))
+
+    def _run(self) -> None:
+        while (job := self._work.get()) is not None:
+            work, done = job
             error: OSError | None = None
             try:
-                ticket.sync()
+                work()
             except OSError as failed:
                 error = failed
             except BaseException as broken:
@@ -130,11 +139,13 @@ class SyncPool:
 
     def _report(self, done: Done, error: BaseException | None) -> None:
         self._ended.append((done, error))
-        if len(self._ended) == 1:
+        if not self._is_woken:  # two threads may both see that; the second finds nothing to tell
+            self._is_woken = True
             self._loop.call_soon_threadsafe(self._tell_reported)
 
     def _tell_reported(self) -> None:
-        # Taken first: a thread that appends after this line sees an empty list and wakes us again.
+        # In this order: a thread that appends after the second line wakes us again.
+        self._is_woken = False
         ended, self._ended = self._ended, []
         self._running -= len(ended)
         self._tell(ended)
@@ -150,3 +161,8 @@ class SyncPool:
             # Whatever one of them raised, the others have been waiting for their syncs, too.
             for done, error in left:
                 self._loop.call_soon(done, error)
+
+
+def _fail(ticket: Ticket, error: OSError) -> None:
+    ticket.fail(error)
+    raise error

@@ -325,7 +325,7 @@ class ClassicGroup(Group):
         if self.protocol_type != protocol_type:
             return False
         count = len(self.members)
-        return any(self._protocol_counts.get(name) == count for name in protocols)
+        return any(self._protocol_counts.get(name, 0) == count for name in protocols)
 
     def select_protocol(self) -> str:
         """The one with most votes of those that all members know; of equals the first voted."""
