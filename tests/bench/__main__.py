@@ -70,7 +70,7 @@ WORKS = (
 )
 # Works that say the same every time need fewer rounds than the rest.
 ROUNDS_MAX = {
-    COLD.name: 3,
+    COLD.name: 1,
     SILENT.name: 1,
     START.name: 3,
     LOADING.name: 1,
