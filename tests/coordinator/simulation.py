@@ -28,7 +28,7 @@ from typing import Any
 import click
 
 from ottla.broker.coordinator.group.classic import ClassicGroup
-from ottla.broker.coordinator.group.settings import GroupSettings
+from ottla.broker.coordinator.group.settings import NEWCOMERS_MS, GroupSettings
 from ottla.broker.coordinator.group.states import State
 from ottla.broker.coordinator.outcome import Answer, CoordinatorRecord, Outcome
 from ottla.protocol.errors import ErrorCode
@@ -152,7 +152,10 @@ class World:
         self._next_sync_ms = 0
 
     def _settings(self) -> GroupSettings:
-        return GroupSettings(initial_rebalance_delay_ms=self.rng.choice((0, 500, 3_000)))
+        return GroupSettings(
+            initial_rebalance_delay_ms=self.rng.choice((0, 500, 3_000)),
+            newcomers_ms=self.rng.choice((0, NEWCOMERS_MS)),
+        )
 
     @property
     def now_ms(self) -> int:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from ottla.broker.coordinator.group.settings import NEWCOMERS_MS, GroupSettings
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.groups import JoinGroupRequest, JoinGroupResponse
+from ottla.protocol.messages.groups import (
+    JoinGroupRequest,
+    JoinGroupResponse,
+    SyncGroupRequest,
+)
 from tests.coordinator.shards import Lone
 
 WITHOUT_ID_FIRST, WITH_ID_FIRST = 3, 5
@@ -33,7 +37,7 @@ def _given_id(lone: Lone, who: str) -> str:
 
 def test_one_that_has_just_been_given_its_id_is_waited_for() -> None:
     """Or it would come after the assignment, and wait until all others have sent a heartbeat."""
-    lone = Lone(GroupSettings(initial_rebalance_delay_ms=NEWCOMERS_MS))
+    lone = Lone(GroupSettings(initial_rebalance_delay_ms=NEWCOMERS_MS, newcomers_ms=NEWCOMERS_MS))
     lone.send("first", _join(), WITHOUT_ID_FIRST)
     lone.wait(NEWCOMERS_MS - 1)
     member_id = _given_id(lone, "second")
@@ -47,9 +51,61 @@ def test_one_that_has_just_been_given_its_id_is_waited_for() -> None:
 
 
 def test_one_that_never_comes_with_its_id_is_not_waited_for_again() -> None:
-    lone = Lone(GroupSettings(initial_rebalance_delay_ms=3_000))
+    lone = Lone(GroupSettings(initial_rebalance_delay_ms=3_000, newcomers_ms=NEWCOMERS_MS))
     lone.send("first", _join(), WITHOUT_ID_FIRST)
     lone.wait(2_999)
     _given_id(lone, "second")
     lone.wait(1 + NEWCOMERS_MS)
     assert _answer(lone, "first").generation_id == 1
+
+
+def _stable_group() -> tuple[Lone, str]:
+    """One member in generation 1, which has its assignment."""
+    lone = Lone(GroupSettings(initial_rebalance_delay_ms=NEWCOMERS_MS, newcomers_ms=NEWCOMERS_MS))
+    lone.send("first", _join(), WITHOUT_ID_FIRST)
+    lone.wait(2 * NEWCOMERS_MS)
+    first_id = _answer(lone, "first").member_id
+    lone.send("first", SyncGroupRequest("g", 1, first_id), WITHOUT_ID_FIRST)
+    assert lone.answers()
+    lone.wait(10 * NEWCOMERS_MS)
+    return lone, first_id
+
+
+def _comes(lone: Lone, who: str) -> None:
+    lone.send(who, _join(_given_id(lone, who)), WITH_ID_FIRST)
+
+
+def test_a_later_generation_waits_while_newcomers_follow_one_another() -> None:
+    """Or the first of them would be sent back for each that comes after it."""
+    lone, first_id = _stable_group()
+    _comes(lone, "second")
+    lone.wait(NEWCOMERS_MS // 2)
+    _comes(lone, "third")
+    lone.send("first", _join(first_id), WITH_ID_FIRST)
+    lone.wait(NEWCOMERS_MS - 1)
+    assert not lone.answers(), "all have joined, and the last has just come"
+    _comes(lone, "fourth")
+    lone.wait(NEWCOMERS_MS - 1)
+    assert not lone.answers()
+    lone.wait(1)
+    answers = dict(lone.answers())
+    assert {who: one.generation_id for who, one in answers.items()} == dict.fromkeys(
+        ("first", "second", "third", "fourth"), 2
+    )
+
+
+def test_nobody_waits_for_a_newcomer_that_comes_alone() -> None:
+    lone, first_id = _stable_group()
+    _comes(lone, "second")
+    lone.send("first", _join(first_id), WITH_ID_FIRST)
+    assert {one.generation_id for _, one in lone.answers()} == {2}
+
+
+def test_one_that_is_given_an_id_while_all_wait_and_never_comes_holds_nobody_for_good() -> None:
+    lone, first_id = _stable_group()
+    _comes(lone, "second")
+    _comes(lone, "third")
+    lone.send("first", _join(first_id), WITH_ID_FIRST)
+    _given_id(lone, "never")
+    lone.wait(60_000)
+    assert {one.generation_id for _, one in lone.answers()} == {2}

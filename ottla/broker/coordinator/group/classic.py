@@ -74,6 +74,8 @@ class ClassicGroup(Group):
     kind: ClassVar[Kind] = Kind.CLASSIC
 
     __slots__ = (
+        "_newcomer_ms",
+        "_newcomers_follow",
         "_protocol_counts",
         "awaiting_join_count",
         "generation",
@@ -105,6 +107,8 @@ class ClassicGroup(Group):
         self.pending_sync: dict[str, None] = {}
         self.awaiting_join_count = 0
         self.initial_delay: InitialDelay | None = None
+        self._newcomer_ms: int | None = None
+        self._newcomers_follow = False
         self.subscribed_topics: frozenset[str] | None = None
         # How many members know each protocol.
         self._protocol_counts: dict[str, int] = {}
@@ -223,6 +227,19 @@ class ClassicGroup(Group):
         if self.leader == old_id:
             self.leader = new_id
         return old, new
+
+    def note_newcomer(self, now_ms: int, apart_ms: int) -> None:
+        """Somebody new asks to come in; `now_ms` is monotonic. Those who start together are some
+        `apart_ms` apart."""
+        last_ms = self._newcomer_ms
+        self._newcomers_follow = last_ms is not None and now_ms - last_ms <= 2 * apart_ms
+        self._newcomer_ms = now_ms
+
+    def settles_in_ms(self, now_ms: int, apart_ms: int) -> int:
+        """For how long one more newcomer is likely, since the last followed another one."""
+        if not self._newcomers_follow or self._newcomer_ms is None:
+            return 0
+        return max(self._newcomer_ms + apart_ms - now_ms, 0)
 
     def park_join(self, member: Member, reply: Reply) -> None:
         self.awaiting_join_count += member.join_reply is None

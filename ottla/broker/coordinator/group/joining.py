@@ -137,10 +137,12 @@ def _join_newcomer(turn: Turn, group: ClassicGroup, asked: Join) -> None:
     if instance_id is not None:
         old_id = group.static_members.get(instance_id)
         if old_id is None:
+            _note(turn, group)
             _add(turn, group, asked, new_id)
         else:
             _replace_static(turn, group, asked, old_id, new_id)
     elif asked.caller.version >= MEMBER_ID_REQUIRED_SINCE_VERSION:
+        _note(turn, group)
         group.pending_join[new_id] = None
         if group.initial_delay is not None:
             group.initial_delay.expects_member = True
@@ -148,7 +150,12 @@ def _join_newcomer(turn: Turn, group: ClassicGroup, asked: Join) -> None:
         turn.start(timer, asked.request.session_timeout_ms)
         turn.answer_now(asked.reply, join_refused(ErrorCode.MEMBER_ID_REQUIRED, new_id))
     else:
+        _note(turn, group)
         _add(turn, group, asked, new_id)
+
+
+def _note(turn: Turn, group: ClassicGroup) -> None:
+    group.note_newcomer(turn.now.monotonic_ms, turn.settings.newcomers_ms)
 
 
 def _join_known(turn: Turn, group: ClassicGroup, asked: Join) -> None:

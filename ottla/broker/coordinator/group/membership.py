@@ -117,6 +117,8 @@ def time_is_up(turn: Turn, group: ClassicGroup, timer: Timer) -> None:
             join_time_is_up(turn, group)
         case TimerKind.SYNC:
             sync_time_is_up(turn, group)
+        case TimerKind.SETTLE:
+            complete_if_joined(turn, group)
         case TimerKind.SESSION:
             session_is_over(turn, group, timer.member_id)
 

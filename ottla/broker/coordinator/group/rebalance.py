@@ -8,12 +8,14 @@ The first rebalance of an empty group waits `group.initial.rebalance.delay.ms` f
 again as often as one came, up to the rebalance timeout (and 50 ms for one that has just been given
 its id); every later one ends when all known members have joined again. The rules and their order
 are those of Apache Kafka's GroupMetadataManager.
+
+One rule is ours: while newcomers follow one another the generation waits for the next of them. A
+client that is sent back twice within a second rests for two (librdkafka does).
 """
 
 from __future__ import annotations
 
 from ottla.broker.coordinator.group.classic import ClassicGroup, InitialDelay, Member
-from ottla.broker.coordinator.group.settings import NEWCOMERS_MS
 from ottla.broker.coordinator.group.states import State
 from ottla.broker.coordinator.group.turn import Timer, TimerKind, Turn
 from ottla.protocol.errors import ErrorCode
@@ -50,15 +52,21 @@ def prepare(turn: Turn, group: ClassicGroup, reason: str) -> None:
         remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
         group.initial_delay = InitialDelay(delay_ms, remaining_ms)
         turn.start(Timer(TimerKind.JOIN, group.group_id), delay_ms)
-    elif group.all_joined:
-        complete_join(turn, group)
     else:
-        turn.start(Timer(TimerKind.JOIN, group.group_id), group.rebalance_timeout_ms)
+        complete_if_joined(turn, group)
+        if group.state in REBALANCING:
+            turn.start(Timer(TimerKind.JOIN, group.group_id), group.rebalance_timeout_ms)
 
 
 def complete_if_joined(turn: Turn, group: ClassicGroup) -> None:
-    """Ends the join phase if nobody is missing; not the first one, which waits for newcomers."""
-    if group.state in REBALANCING and group.initial_delay is None and group.all_joined:
+    """Ends the join phase if nobody is missing, and no more newcomers are likely; not the first
+    one, which waits for them in its own way."""
+    if group.state not in REBALANCING or group.initial_delay is not None or not group.all_joined:
+        return
+    wait_ms = group.settles_in_ms(turn.now.monotonic_ms, turn.settings.newcomers_ms)
+    if wait_ms:
+        turn.start(Timer(TimerKind.SETTLE, group.group_id), wait_ms)
+    else:
         complete_join(turn, group)
 
 
@@ -73,7 +81,7 @@ def join_time_is_up(turn: Turn, group: ClassicGroup) -> None:
     if delay.has_new_member:
         wanted_ms = turn.settings.initial_rebalance_delay_ms
     elif delay.expects_member:
-        wanted_ms = NEWCOMERS_MS
+        wanted_ms = turn.settings.newcomers_ms
     else:
         complete_join(turn, group)
         return
@@ -85,6 +93,7 @@ def join_time_is_up(turn: Turn, group: ClassicGroup) -> None:
 def complete_join(turn: Turn, group: ClassicGroup) -> None:
     """Whoever has joined is the next generation; dynamic members that have not are out."""
     turn.timers.cancel(Timer(TimerKind.JOIN, group.group_id))
+    turn.timers.cancel(Timer(TimerKind.SETTLE, group.group_id))
     group.initial_delay = None
     for member in list(group.members.values()):
         if member.join_reply is None and member.instance_id is None:

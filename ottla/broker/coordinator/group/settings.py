@@ -17,9 +17,9 @@ CAN_UPGRADE = frozenset({"UPGRADE", "BIDIRECTIONAL"})
 CAN_DOWNGRADE = frozenset({"DOWNGRADE", "BIDIRECTIONAL"})
 
 NEWCOMERS_MS = 50
-"""The least initial delay, and again as often as one came. Consumers that start together are some
-tens of milliseconds apart, and who comes after the first assignment has left waits for the
-heartbeats of all the others: seconds."""
+"""The least initial delay, and again as often as one came; and so long a later generation waits
+after the last of several. Consumers that start together are some tens of milliseconds apart, and
+who comes after the assignment has left waits for the heartbeats of all the others: seconds."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -78,6 +78,8 @@ class GroupSettings:
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
     initial_rebalance_delay_ms: int = 3_000
+    newcomers_ms: int = 0
+    """How far apart those who start together may be; Kafka waits for nobody."""
     max_size: int = 2**31 - 1
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 10_080 * MINUTE_MS
@@ -122,6 +124,7 @@ class LiveSettings:
                 initial_rebalance_delay_ms=max(
                     config.group_initial_rebalance_delay_ms, NEWCOMERS_MS
                 ),
+                newcomers_ms=NEWCOMERS_MS,
                 max_size=config.group_max_size,
                 offset_metadata_max_bytes=config.offset_metadata_max_bytes,
                 offsets_retention_ms=config.offsets_retention_minutes * MINUTE_MS,

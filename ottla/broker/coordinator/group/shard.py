@@ -373,7 +373,7 @@ class GroupShard:
             group.take(value)
         elif isinstance(group, ClassicGroup):
             del self.groups[key.group]
-            for kind in (TimerKind.JOIN, TimerKind.SYNC):
+            for kind in (TimerKind.JOIN, TimerKind.SYNC, TimerKind.SETTLE):
                 self.timers.cancel(Timer(kind, key.group))
             for member_id in (*group.members, *group.pending_join):
                 self.timers.cancel(Timer(TimerKind.SESSION, key.group, member_id))

@@ -33,6 +33,8 @@ class TimerKind(Enum):
     """The end of a join phase, or of a step of the initial delay."""
     SYNC = auto()
     """By then every member of the generation has sent SyncGroup."""
+    SETTLE = auto()
+    """No newcomer has followed the last one: who has joined is the next generation."""
     SESSION = auto()
     """A member, or one that was given an id and has not come with it, is taken for dead."""
     REVOKE = auto()
