@@ -109,7 +109,7 @@ def run_work(
 ) -> None:
     """All rounds of one work, servers in turns."""
     task = progress.add_task(work.name, total=None)
-    # What has one round starts brokers of its own, which no warm-up of others would warm.
+    # What has one round warms up by itself, or starts brokers that no round before it would warm.
     for number in range(1 if rounds == 1 else 0, rounds + 1):
         for server in servers if number % 2 else reversed(servers):
             label = f"round {number} of {rounds}" if number else "warm-up"

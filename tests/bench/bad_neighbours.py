@@ -57,7 +57,8 @@ def paced(port: int, name: str, *, more: list[bool], least: int) -> list[float]:
     """Seconds of paced one-record requests, for as long as `more` has an element, sorted.
 
     The client shares its processors with the broker and its neighbours, and would wait for them,
-    too: so it goes first, and when it wakes late by itself a request counts from when it was sent.
+    too: so it goes first, and when it wakes late by itself, all later requests are due later. What
+    waits behind a stall of the broker counts from when it was due.
     """
     connection = Connection(port)
     latencies: list[float] = []
@@ -66,8 +67,10 @@ def paced(port: int, name: str, *, more: list[bool], least: int) -> list[float]:
         while more or len(latencies) < least:
             due = started + len(latencies) / REQUESTS_PER_SECOND
             time.sleep(max(0.0, due - time.perf_counter()))
-            # Late requests count from when they were due: a stall delays all that wait behind it.
-            began = due if answered > due else time.perf_counter()
+            began = due
+            if answered <= due:
+                began = time.perf_counter()
+                started += began - due
             records = batch([b"x" * 200], timestamp=time.time_ns() // 1_000_000)
             connection.send_produce(name, 0, records)
             answer = connection.receive_produced()
@@ -114,6 +117,7 @@ def _cold(server: Server, scale: float) -> Figures:
         # The reader is a process of its own: it must not disturb the clock of the paced one.
         reader = stack.enter_context(ProcessPoolExecutor(1, get_context("spawn")))
         reader.submit(_read_all, server.port, small, 0).result()
+        paced(server.port, small, more=[], least=QUIET_REQUESTS)  # to warm up
         quiet, cold, cold_seconds = [], [], []
         for _ in range(WINDOWS):
             window = paced(server.port, small, more=[], least=QUIET_REQUESTS)

@@ -1,12 +1,15 @@
-"""For whom the first rebalance of a group waits."""
+"""For whom a rebalance of a group waits."""
 
 from __future__ import annotations
 
-from ottla.broker.coordinator.group.settings import NEWCOMERS_MS, GroupSettings
+from ottla.broker.coordinator.group.settings import NEWCOMERS_MS, SETTLE_MS_MAX, GroupSettings
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.groups import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
     JoinGroupRequest,
     JoinGroupResponse,
+    LeaveGroupRequest,
     SyncGroupRequest,
 )
 from tests.coordinator.shards import Lone
@@ -107,5 +110,53 @@ def test_one_that_is_given_an_id_while_all_wait_and_never_comes_holds_nobody_for
     _comes(lone, "third")
     lone.send("first", _join(first_id), WITH_ID_FIRST)
     _given_id(lone, "never")
-    lone.wait(60_000)
+    lone.wait(_join().session_timeout_ms)
     assert {one.generation_id for _, one in lone.answers()} == {2}
+
+
+def test_newcomers_without_end_hold_a_generation_for_three_seconds_at_most() -> None:
+    """Or a client that joins in a loop would hold the others up to their rebalance timeout."""
+    lone, first_id = _stable_group()
+    _comes(lone, "second")
+    _comes(lone, "third")
+    lone.send("first", _join(first_id), WITH_ID_FIRST)
+    began_ms = lone.monotonic_ms
+    answers: dict[str, JoinGroupResponse] = {}
+    count = 0
+    while "first" not in answers:
+        count += 1
+        lone.send(f"more {count}", _join(), WITHOUT_ID_FIRST)
+        lone.wait(NEWCOMERS_MS - 10)
+        answers = dict(lone.answers())
+        assert lone.monotonic_ms - began_ms <= SETTLE_MS_MAX + NEWCOMERS_MS
+    assert answers["first"].generation_id == 2
+    assert lone.monotonic_ms - began_ms >= SETTLE_MS_MAX
+
+
+def test_a_group_that_all_leave_while_it_waits_is_empty_at_once() -> None:
+    """Or whoever deletes it after its last member would be told that it has members."""
+    lone, first_id = _stable_group()
+    ids = [first_id, _given_id(lone, "second"), _given_id(lone, "third")]
+    for member_id in ids:
+        lone.send("one", _join(member_id), WITH_ID_FIRST)
+    leavers = [LeaveGroupRequest.MemberIdentity(member_id) for member_id in ids]
+    lone.send("admin", LeaveGroupRequest("g", members=leavers), 3)
+    lone.send("admin", DeleteGroupsRequest(["g"]), 2)
+    _, deleted = lone.answers()[-1]
+    assert isinstance(deleted, DeleteGroupsResponse)
+    assert deleted.results[0].error_code == ErrorCode.NONE
+
+
+def test_one_that_is_refused_for_want_of_room_holds_nobody() -> None:
+    lone = Lone(GroupSettings(initial_rebalance_delay_ms=0, max_size=2))
+    lone.send("first", _join(), WITHOUT_ID_FIRST)
+    lone.wait(0)
+    first_id = _answer(lone, "first").member_id
+    second_id, third_id = _given_id(lone, "second"), _given_id(lone, "third")
+    lone.send("second", _join(second_id), WITH_ID_FIRST)
+    lone.send("first", _join(first_id), WITH_ID_FIRST)
+    assert not lone.answers(), "the third one may come"
+    lone.send("third", _join(third_id), WITH_ID_FIRST)
+    answers = dict(lone.answers())
+    assert answers.pop("third").error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert {who: one.generation_id for who, one in answers.items()} == {"first": 2, "second": 2}

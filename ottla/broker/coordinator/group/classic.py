@@ -87,6 +87,7 @@ class ClassicGroup(Group):
         "pending_sync",
         "protocol",
         "protocol_type",
+        "settles_since_ms",
         "state",
         "state_timestamp_ms",
         "static_members",
@@ -107,6 +108,8 @@ class ClassicGroup(Group):
         self.pending_sync: dict[str, None] = {}
         self.awaiting_join_count = 0
         self.initial_delay: InitialDelay | None = None
+        # When, in this join phase, all had joined for the first time, and newcomers followed.
+        self.settles_since_ms: int | None = None
         self._newcomer_ms: int | None = None
         self._newcomers_follow = False
         self.subscribed_topics: frozenset[str] | None = None

@@ -104,6 +104,7 @@ def join(turn: Turn, asked: Join) -> None:
             "group_full", group.group_id, "group.max.size is reached", members=len(group.members)
         )
         turn.answer(reply, join_refused(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER_ID))
+        complete_if_joined(turn, group)
     elif not group.accepts(request.protocol_type, protocols):
         turn.tell(
             "group_member_refused",

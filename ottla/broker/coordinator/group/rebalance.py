@@ -9,13 +9,15 @@ again as often as one came, up to the rebalance timeout (and 50 ms for one that 
 its id); every later one ends when all known members have joined again. The rules and their order
 are those of Apache Kafka's GroupMetadataManager.
 
-One rule is ours: while newcomers follow one another the generation waits for the next of them. A
-client that is sent back twice within a second rests for two (librdkafka does).
+One rule is ours: while newcomers follow one another the generation waits for the next of them, for
+three seconds at most. A client that is sent back twice within a second rests for two (librdkafka
+does).
 """
 
 from __future__ import annotations
 
 from ottla.broker.coordinator.group.classic import ClassicGroup, InitialDelay, Member
+from ottla.broker.coordinator.group.settings import SETTLE_MS_MAX
 from ottla.broker.coordinator.group.states import State
 from ottla.broker.coordinator.group.turn import Timer, TimerKind, Turn
 from ottla.protocol.errors import ErrorCode
@@ -63,8 +65,8 @@ def complete_if_joined(turn: Turn, group: ClassicGroup) -> None:
     one, which waits for them in its own way."""
     if group.state not in REBALANCING or group.initial_delay is not None or not group.all_joined:
         return
-    wait_ms = group.settles_in_ms(turn.now.monotonic_ms, turn.settings.newcomers_ms)
-    if wait_ms:
+    wait_ms = _settles_in_ms(turn, group)
+    if wait_ms > 0:
         turn.start(Timer(TimerKind.SETTLE, group.group_id), wait_ms)
     else:
         complete_join(turn, group)
@@ -95,6 +97,7 @@ def complete_join(turn: Turn, group: ClassicGroup) -> None:
     turn.timers.cancel(Timer(TimerKind.JOIN, group.group_id))
     turn.timers.cancel(Timer(TimerKind.SETTLE, group.group_id))
     group.initial_delay = None
+    group.settles_since_ms = None
     for member in list(group.members.values()):
         if member.join_reply is None and member.instance_id is None:
             turn.evict(group, member, "it did not join in time")
@@ -146,6 +149,17 @@ def answer_joined(
 
 def join_refused(code: ErrorCode, member_id: str) -> JoinGroupResponse:
     return JoinGroupResponse(error_code=int(code), protocol_name=None, member_id=member_id)
+
+
+def _settles_in_ms(turn: Turn, group: ClassicGroup) -> int:
+    """How long to wait for one more newcomer; nobody waits in a group that all have left."""
+    now_ms = turn.now.monotonic_ms
+    wait_ms = group.settles_in_ms(now_ms, turn.settings.newcomers_ms)
+    if not wait_ms or not group.members:
+        return 0
+    if group.settles_since_ms is None:
+        group.settles_since_ms = now_ms
+    return min(wait_ms, group.settles_since_ms + SETTLE_MS_MAX - now_ms)
 
 
 def _refuse_syncs(turn: Turn, group: ClassicGroup) -> None:

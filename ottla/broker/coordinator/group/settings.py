@@ -20,6 +20,10 @@ NEWCOMERS_MS = 50
 """The least initial delay, and again as often as one came; and so long a later generation waits
 after the last of several. Consumers that start together are some tens of milliseconds apart, and
 who comes after the assignment has left waits for the heartbeats of all the others: seconds."""
+SETTLE_MS_MAX = 3_000
+"""So long a later generation waits for newcomers in all, however many follow one another. It is
+Kafka's own group.initial.rebalance.delay.ms; without it a client that joins in a loop would hold
+all the others up to their rebalance timeout, by default five minutes."""
 
 
 @dataclass(slots=True, frozen=True)
