@@ -26,10 +26,15 @@ from ottla.broker.controller.formatting import format_directories, read_bootstra
 from ottla.broker.controller.mutation_quotas import MutationQuotas
 from ottla.broker.coordinator.group.coordinator import GroupCoordinator, make_group_coordinator
 from ottla.broker.coordinator.share.coordinator import ShareCoordinator, make_share_coordinator
+from ottla.broker.coordinator.transaction.coordinator import (
+    TransactionCoordinator,
+    make_transaction_coordinator,
+)
 from ottla.broker.faults import Call
 from ottla.broker.handlers.auto_create import AutoCreation
 from ottla.broker.handlers.context import Rooms
 from ottla.broker.handlers.coordinators import CoordinatorTopics
+from ottla.broker.handlers.enlisting import Enlisting
 from ottla.broker.handlers.producer_ids import ProducerIds
 from ottla.broker.handlers.served import build_table
 from ottla.broker.handlers.setting_history import SettingHistory
@@ -164,6 +169,7 @@ class Broker:
             # Behind the new leader epochs of an unclean stop, or all would be read twice.
             self.rooms.share_state.take_up(self.quorum.image)
             self.rooms.groups.take_up(self.quorum.image)
+            self.rooms.transactions.take_up(self.quorum.image)
             await self.server.serve()
             self.measures = Measures(self.rooms, self.server, self._loop)
             await self._serve_telemetry()
@@ -254,6 +260,8 @@ class Broker:
         slots = self._static.max_incremental_fetch_session_cache_slots
         groups = self._make_groups()
         share_state = self._make_share_state(groups)
+        producer_ids = ProducerIds()
+        transactions = self._make_transactions(groups, producer_ids.take)
         return Rooms(
             config=self._static,
             clock=self._clock,
@@ -264,10 +272,12 @@ class Broker:
             replicas=self.replicas,
             moves=self.moves,
             fetch_sessions=FetchSessions(slots=slots, rng=self._rng),
-            producer_ids=ProducerIds(),
+            producer_ids=producer_ids,
             auto_creation=AutoCreation(self._spawn),
             groups=groups,
             share_state=share_state,
+            transactions=transactions,
+            enlisting=Enlisting(transactions),
             shares=SharePartitions(
                 loop=self._loop,
                 clock=self._clock,
@@ -312,6 +322,22 @@ class Broker:
             replicas=self.replicas,
             workers=self._workers,
             spawn=self._spawn,
+        )
+
+    def _make_transactions(
+        self, groups: GroupCoordinator, take_producer_id: Callable[[], int]
+    ) -> TransactionCoordinator:
+        return make_transaction_coordinator(
+            config=lambda: self.rooms.config,
+            image=lambda: self.quorum.image,
+            loop=self._loop,
+            clock=self._clock,
+            events=self._events,
+            replicas=self.replicas,
+            workers=self._workers,
+            spawn=self._spawn,
+            groups=groups,
+            take_producer_id=take_producer_id,
         )
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
@@ -432,6 +458,7 @@ class Broker:
         if await self._publisher.make_unmade(lambda: self.quorum.image):
             self.rooms.share_state.take_up(self.quorum.image)
             self.rooms.groups.take_up(self.quorum.image)
+            self.rooms.transactions.take_up(self.quorum.image)
             await self._assign_directories()
 
     def _endpoint(self, bound: Listener) -> EndpointImage:
@@ -492,6 +519,7 @@ class Broker:
         if hasattr(self, "server"):
             self.server.pause()
             self.replicas.answer_fetches()
+            self.rooms.transactions.close()
             self.rooms.groups.close()
             self.rooms.shares.close()
             self.rooms.share_state.close()
@@ -533,6 +561,7 @@ class Broker:
         self.rooms.share_state.published(delta, image)
         self.rooms.shares.published(delta)
         self.rooms.groups.published(delta, image)
+        self.rooms.transactions.published(delta, image)
 
     def _published(self, delta: Delta, image: MetadataImage) -> None:
         if any(kind == BROKER_RESOURCE for kind, _ in delta.changed_configs):
@@ -581,6 +610,7 @@ class Broker:
         if hasattr(self, "rooms"):
             self.rooms.share_state.take_up(self.quorum.image)
             self.rooms.groups.take_up(self.quorum.image)
+            self.rooms.transactions.take_up(self.quorum.image)
 
     def _job_failed(self, name: str, error: BaseException) -> None:
         self._events.error("job_failed", job=name, exc_info=error)

@@ -88,6 +88,7 @@ def schedule_jobs(scheduler: Scheduler, rooms: Rooms, server: Server) -> None:
     schedule_group_jobs(scheduler, rooms)
     schedule_account_jobs(scheduler, rooms)
     schedule_share_jobs(scheduler, rooms)
+    schedule_transaction_jobs(scheduler, rooms)
     scheduler.every(
         "producer-expiry", config.producer_id_expiration_check_interval_ms, expire_producers
     )
@@ -113,6 +114,24 @@ def schedule_group_jobs(scheduler: Scheduler, rooms: Rooms) -> None:
 
     interval_ms = rooms.config.offsets_retention_check_interval_ms
     scheduler.every("offset-expiry", interval_ms, expire_offsets)
+
+
+def schedule_transaction_jobs(scheduler: Scheduler, rooms: Rooms) -> None:
+    """The jobs of the transaction coordinator."""
+    config, coordinator = rooms.config, rooms.transactions
+
+    def abort_timed_out() -> None:
+        now = coordinator.now()
+        coordinator.perform_all(lambda shard: shard.abort_timed_out(now))
+
+    def remove_expired() -> None:
+        now = coordinator.now()
+        coordinator.perform_all(lambda shard: shard.remove_expired(now))
+
+    abort_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+    remove_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
+    scheduler.every("transaction-timeouts", abort_ms, abort_timed_out)
+    scheduler.every("transactional-id-expiry", remove_ms, remove_expired)
 
 
 def schedule_share_jobs(scheduler: Scheduler, rooms: Rooms) -> None:

@@ -5,9 +5,6 @@ them.
 """
 
 TABLE = """
-add.partitions.to.txn.retry.backoff.max.ms | INT | 0..
-  = 100
-    Longest that adding a partition to a transaction is tried again.
 add.partitions.to.txn.retry.backoff.ms | INT | 1..
   = 20
     Wait before adding a partition to a transaction is tried again.
@@ -83,37 +80,10 @@ share.coordinator.threads | INT | 1..
 share.fetch.purgatory.purge.interval.requests | INT
   = 1000
     Waiting share fetches after which finished ones are dropped.
-transaction.abort.timed.out.transaction.cleanup.interval.ms | INT | 1..
-  = 10000
-    How often transactions that ran out of time are aborted.
-transaction.max.timeout.ms | INT | 1..
-  = 900000
-    Longest timeout that a transaction may ask for.
-transaction.partition.verification.enable | BOOLEAN | | cluster
-  = true
-    Whether a transactional write is refused if its partition was not added.
-transaction.remove.expired.transaction.cleanup.interval.ms | INT | 1..
-  = 3600000
-    How often expired transactional ids are removed.
 transaction.state.log.load.buffer.size | INT | 1..
   = 5242880
     Bytes of the transaction topic that are read at once when it is loaded.
-transaction.state.log.min.isr | INT | 1..
-  = 2
-    In-sync replicas that a write to the transaction topic needs.
-transaction.state.log.num.partitions | INT | 1..
-  = 50
-    Partitions of the transaction topic.
-transaction.state.log.replication.factor | SHORT | 1..
-  = 3
-    Replicas of the transaction topic.
-transaction.state.log.segment.bytes | INT | 1..
-  = 104857600
-    Segment size of the transaction topic.
 transaction.two.phase.commit.enable | BOOLEAN
   = false
     Whether a transaction may be part of a two-phase commit led elsewhere.
-transactional.id.expiration.ms | INT | 1..
-  = 604800000
-    Silence after which a transactional id is forgotten.
 """

@@ -46,6 +46,7 @@ from ottla.config.keys import (
 )
 from ottla.config.listeners import parse_listeners, parse_protocol_map
 from ottla.config.share_groups import ShareGroupConfig
+from ottla.config.transactions import TransactionConfig
 from ottla.config.types import LONG_MAX, Listener
 
 CLUSTER = Dynamic.CLUSTER
@@ -67,7 +68,7 @@ class Layers:
         return {**self.static, **self.dynamic_default, **self.dynamic_broker}
 
 
-class BrokerConfig(ConsumerGroupConfig, ShareGroupConfig):
+class BrokerConfig(ConsumerGroupConfig, ShareGroupConfig, TransactionConfig):
     """One broker's settings, checked. Built by `load`, or directly by field names in Python."""
 
     # Building pydantic's validators takes as long as the rest of a start, and `assemble` checks

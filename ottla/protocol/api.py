@@ -28,6 +28,7 @@ from ottla.protocol.messages import (
     share_group,
     share_state,
     topics,
+    transactions,
 )
 from ottla.protocol.schema import VERSION_MAX, Message
 
@@ -298,6 +299,27 @@ SERVED: dict[int, Api] = {
             offsets.OffsetForLeaderEpochResponse,
         ),
         _api(
+            ApiKey.ADD_PARTITIONS_TO_TXN,
+            transactions.AddPartitionsToTxnRequest,
+            transactions.AddPartitionsToTxnResponse,
+        ),
+        _api(
+            ApiKey.ADD_OFFSETS_TO_TXN,
+            transactions.AddOffsetsToTxnRequest,
+            transactions.AddOffsetsToTxnResponse,
+        ),
+        _api(ApiKey.END_TXN, transactions.EndTxnRequest, transactions.EndTxnResponse),
+        _api(
+            ApiKey.WRITE_TXN_MARKERS,
+            transactions.WriteTxnMarkersRequest,
+            transactions.WriteTxnMarkersResponse,
+        ),
+        _api(
+            ApiKey.TXN_OFFSET_COMMIT,
+            transactions.TxnOffsetCommitRequest,
+            transactions.TxnOffsetCommitResponse,
+        ),
+        _api(
             ApiKey.DESCRIBE_CONFIGS, configs.DescribeConfigsRequest, configs.DescribeConfigsResponse
         ),
         _api(ApiKey.ALTER_CONFIGS, configs.AlterConfigsRequest, configs.AlterConfigsResponse),
@@ -367,6 +389,16 @@ SERVED: dict[int, Api] = {
             ApiKey.UNREGISTER_BROKER,
             broker_lifecycle.UnregisterBrokerRequest,
             broker_lifecycle.UnregisterBrokerResponse,
+        ),
+        _api(
+            ApiKey.DESCRIBE_TRANSACTIONS,
+            transactions.DescribeTransactionsRequest,
+            transactions.DescribeTransactionsResponse,
+        ),
+        _api(
+            ApiKey.LIST_TRANSACTIONS,
+            transactions.ListTransactionsRequest,
+            transactions.ListTransactionsResponse,
         ),
         _api(
             ApiKey.CONSUMER_GROUP_HEARTBEAT,

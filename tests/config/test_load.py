@@ -97,8 +97,7 @@ def test_kafkas_own_server_properties_starts_as_it_is(tmp_path: Path) -> None:
     assert loaded.config.advertised == {"PLAINTEXT": Listener("PLAINTEXT", "localhost", 9092)}
     assert loaded.origins["node.id"] == "server.properties:4"
     assert loaded.notes == [
-        "accepted without effect: num.io.threads, num.network.threads,"
-        " transaction.state.log.min.isr, transaction.state.log.replication.factor",
+        "accepted without effect: num.io.threads, num.network.threads",
         "not opened: CONTROLLER://:9093; a single node needs no controller listener",
     ]
 

@@ -203,6 +203,7 @@ def test_a_new_cluster_begins_with_one_transaction() -> None:
         FeatureLevelRecord("metadata.version", 30),
         FeatureLevelRecord("group.version", 1),
         FeatureLevelRecord("share.version", 1),
+        FeatureLevelRecord("transaction.version", 2),
         EndTransactionRecord(),
     ]
 

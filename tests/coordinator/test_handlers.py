@@ -74,7 +74,7 @@ async def test_the_topic_is_made_once_as_kafka_makes_it() -> None:
     ("key_type", "key", "version", "code"),
     [
         (0, "", 4, ErrorCode.NONE),
-        (1, "transaction", 4, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        (1, "transaction", 4, ErrorCode.NONE),
         (2, "g", 6, ErrorCode.INVALID_REQUEST),
         (2, "g:id:0", 5, ErrorCode.INVALID_REQUEST),
         (2, "g:id:0", 6, ErrorCode.INVALID_REQUEST),
@@ -92,13 +92,6 @@ async def test_keys_of_other_types(
     assert (found.key, found.error_code) == (key, code)
     if code:
         assert (found.node_id, found.host, found.port) == (-1, "", -1)
-
-
-async def test_a_transactional_producer_is_told_in_words(house: House) -> None:
-    answer = await ask(house, groups.FindCoordinatorRequest("tx", 1), 3)
-
-    assert answer.error_message == "This broker does not serve transactions."
-    assert [one["transactional_id"] for one in house.events.named("transaction_refused")] == ["tx"]
 
 
 def _parts(topics: list[Any]) -> list[tuple[str, list[tuple[int, int]]]]:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.broker.coordinator import loading, runtime
+from ottla.broker.coordinator import gathering, loading, runtime
 from ottla.broker.coordinator.group.coordinator import CONSUMER_OFFSETS
 from ottla.broker.coordinator.group.settings import NEWCOMERS_MS
 from ottla.broker.coordinator.outcome import Counted
@@ -272,7 +272,7 @@ async def test_a_disk_that_fails_once_is_tried_again(
 async def test_many_records_make_several_batches(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runtime, "BATCH_BYTES_MAX", 200)
+    monkeypatch.setattr(gathering, "BATCH_BYTES_MAX", 200)
     await asyncio.gather(*(ask(house, _commit(number), 9) for number in range(20)))
 
     assert sum(_batches(_led(house))) == 20

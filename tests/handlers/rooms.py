@@ -18,10 +18,15 @@ from ottla.broker.controller.formatting import format_directories
 from ottla.broker.controller.mutation_quotas import MutationQuotas
 from ottla.broker.coordinator.group.coordinator import GroupCoordinator, make_group_coordinator
 from ottla.broker.coordinator.share.coordinator import ShareCoordinator, make_share_coordinator
+from ottla.broker.coordinator.transaction.coordinator import (
+    TransactionCoordinator,
+    make_transaction_coordinator,
+)
 from ottla.broker.faults import Call
 from ottla.broker.handlers.auto_create import AutoCreation
 from ottla.broker.handlers.context import Rooms, Session
 from ottla.broker.handlers.coordinators import CoordinatorTopics
+from ottla.broker.handlers.enlisting import Enlisting
 from ottla.broker.handlers.producer_ids import ProducerIds
 from ottla.broker.handlers.served import HANDLERS
 from ottla.broker.handlers.setting_history import SettingHistory
@@ -120,6 +125,8 @@ class House:
             on_fatal=self._fatal.append,
         )
         groups, share_state = self._make_coordinators(replicas)
+        producer_ids = ProducerIds()
+        transactions = self._make_transactions(replicas, groups, producer_ids)
         self.rooms = Rooms(
             config=self._config,
             clock=self._clock,
@@ -130,19 +137,13 @@ class House:
             replicas=replicas,
             moves=self._make_moves(logs, replicas),
             fetch_sessions=FetchSessions(slots=10, rng=self._rng),
-            producer_ids=ProducerIds(),
+            producer_ids=producer_ids,
             auto_creation=AutoCreation(self._spawn),
             groups=groups,
             share_state=share_state,
-            shares=SharePartitions(
-                loop=asyncio.get_running_loop(),
-                clock=self._clock,
-                history=groups.history,
-                replicas=replicas,
-                coordinator=share_state,
-                config=lambda: self.rooms.config,
-                image=lambda: self.rooms.image,
-            ),
+            transactions=transactions,
+            enlisting=Enlisting(transactions),
+            shares=self._make_shares(replicas, groups, share_state),
             coordinator_topics=CoordinatorTopics(),
             mutation_quotas=MutationQuotas(11_000),
             unreadable=UnreadableRanges(self.events),
@@ -161,12 +162,14 @@ class House:
         publisher.open_all(quorum.image)
         self.rooms.share_state.take_up(quorum.image)
         self.rooms.groups.take_up(quorum.image)
+        self.rooms.transactions.take_up(quorum.image)
 
         async def apply(delta: Delta, image: MetadataImage, show: Callable[[], None]) -> None:
             await publisher.apply(delta, image, show)
             self.rooms.share_state.published(delta, image)
             self.rooms.shares.published(delta)
             self.rooms.groups.published(delta, image)
+            self.rooms.transactions.published(delta, image)
 
         quorum.apply_by(apply)
         quorum.subscribe(self._apply_dynamic)
@@ -182,6 +185,7 @@ class House:
             task.cancel()
         await asyncio.gather(*self.background, return_exceptions=True)
         broker_epoch = self.rooms.image.cluster.brokers[NODE_ID].epoch
+        self.rooms.transactions.close()
         self.rooms.groups.close()
         self.rooms.shares.close()
         self.rooms.share_state.close()
@@ -295,6 +299,35 @@ class House:
             in_worker=partial(asyncio.get_running_loop().run_in_executor, self._workers),
             bytes_per_second=lambda: 1 << 30,
             on_moved=nothing,
+        )
+
+    def _make_shares(
+        self, replicas: Replicas, groups: GroupCoordinator, share_state: ShareCoordinator
+    ) -> SharePartitions:
+        return SharePartitions(
+            loop=asyncio.get_running_loop(),
+            clock=self._clock,
+            history=groups.history,
+            replicas=replicas,
+            coordinator=share_state,
+            config=lambda: self.rooms.config,
+            image=lambda: self.rooms.image,
+        )
+
+    def _make_transactions(
+        self, replicas: Replicas, groups: GroupCoordinator, producer_ids: ProducerIds
+    ) -> TransactionCoordinator:
+        return make_transaction_coordinator(
+            config=lambda: self.rooms.config,
+            image=lambda: self.rooms.image,
+            loop=asyncio.get_running_loop(),
+            clock=self._clock,
+            events=self.events,
+            replicas=replicas,
+            workers=self._workers,
+            spawn=self._spawn,
+            groups=groups,
+            take_producer_id=producer_ids.take,
         )
 
     def _make_coordinators(self, replicas: Replicas) -> tuple[GroupCoordinator, ShareCoordinator]:

@@ -58,8 +58,8 @@ async def test_an_id_without_a_transaction_is_replaced(house: House) -> None:
         ("", -1, -1, ErrorCode.INVALID_REQUEST),
         (None, 5, -1, ErrorCode.INVALID_REQUEST),
         (None, -1, 3, ErrorCode.INVALID_REQUEST),
-        ("tx", -1, -1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
-        ("tx", 5, 3, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        ("tx", -1, -1, ErrorCode.NOT_COORDINATOR),
+        ("tx", 5, 3, ErrorCode.NOT_COORDINATOR),
     ],
 )
 async def test_refusals(

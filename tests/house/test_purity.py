@@ -54,6 +54,8 @@ SHELLS = {
     "ottla/broker/coordinator/loading.py",
     "ottla/broker/coordinator/runtime.py",
     "ottla/broker/coordinator/share/coordinator.py",
+    "ottla/broker/coordinator/transaction/coordinator.py",
+    "ottla/broker/coordinator/transaction/markers.py",
     "ottla/broker/quorum/driver.py",
     "ottla/broker/replication/conversions.py",
     "ottla/broker/replication/moves.py",
@@ -73,6 +75,7 @@ REAL_PROCESSES = (
     "tests/crash/",
     "tests/peers/",
     "tests/text/",
+    "tests/transactions/wire.py",
 )
 
 

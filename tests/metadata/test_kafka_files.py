@@ -94,7 +94,6 @@ def test_levels_of_kafka_are_seen_and_kept() -> None:
     assert sorted(levels_above_ours(image)) == [
         "eligible.leader.replicas.version",
         "streams.version",
-        "transaction.version",
     ]
 
 

@@ -60,10 +60,11 @@ async def test_an_empty_directory_becomes_a_cluster() -> None:
         "kraft.version": 1,
         "group.version": 1,
         "share.version": 1,
+        "transaction.version": 2,
     }
     # Kafka's order: three control records, the first transaction, controller, broker
-    assert registered.epoch == 9
-    assert image.cluster.brokers[1].epoch == 9
+    assert registered.epoch == 10
+    assert image.cluster.brokers[1].epoch == 10
     assert image.cluster.brokers[1].active
     assert list(image.cluster.controllers) == [1]
     assert read_vote_state(node.disk, QUORUM_DIR) == VoteState(1, 1)

@@ -1,7 +1,7 @@
 """Feature levels: which this code supports, and which a new cluster begins with.
 
 A feature is here when the APIs that it stands for are served. The others of Kafka 4.3
-(transactions, streams, eligible leader replicas) come with their rooms. A cluster
+(streams, eligible leader replicas) come with their rooms. A cluster
 that was made before one of them came gets its level by UpdateFeatures (kafka-features upgrade). A
 cluster made by Kafka may have finalized more: it keeps its levels.
 """
@@ -21,6 +21,7 @@ from ottla.broker.metadata.records import (
     LATEST_METADATA_VERSION,
     LOWEST_METADATA_VERSION,
     METADATA_VERSION,
+    TRANSACTION_VERSION,
 )
 from ottla.protocol.messages.metadata_records import (
     AbortTransactionRecord,
@@ -41,12 +42,14 @@ SUPPORTED_FEATURES: dict[str, tuple[int, int]] = {
     KRAFT_VERSION: (0, 1),
     GROUP_VERSION: (0, 1),
     SHARE_VERSION: (0, 1),
+    TRANSACTION_VERSION: (0, 2),
 }
 
 BOOTSTRAP_LEVELS = {
     METADATA_VERSION: LATEST_METADATA_VERSION,
     GROUP_VERSION: 1,
     SHARE_VERSION: 1,
+    TRANSACTION_VERSION: 2,
 }
 
 

@@ -30,14 +30,16 @@ class Happened(NamedTuple):
 
 
 class History:
-    """A bounded ring of events, which go to the broker's log, too; one per broker. `counts` says
-    how many of each there were since the broker started."""
+    """A bounded ring of events, which go to the broker's log, too; one per kind of coordinator,
+    whose keys are called `of`. `counts` says how many of each there were since the broker
+    started."""
 
-    __slots__ = ("_clock", "_events", "_lines", "_ring", "_until_ms", "counts")
+    __slots__ = ("_clock", "_events", "_lines", "_of", "_ring", "_until_ms", "counts")
 
-    def __init__(self, clock: Clock, events: Events) -> None:
+    def __init__(self, clock: Clock, events: Events, *, of: str = "group") -> None:
         self._clock = clock
         self._events = events
+        self._of = of
         self._lines: Counter[str] = Counter()  # by group, in this interval
         self._until_ms = 0
         self._ring: deque[Happened] = deque(maxlen=KEPT_MAX)
@@ -50,9 +52,9 @@ class History:
             self.counts[event] += 1
             self._ring.append(Happened(now_ms, event, group_id, reason, fields))
             if event in EXPECTED:
-                self._events.debug(event, group=group_id, reason=reason, **fields)
+                self._events.debug(event, reason=reason, **{self._of: group_id}, **fields)
             elif self._may_write(group_id):
-                self._events.info(event, group=group_id, reason=reason, **fields)
+                self._events.info(event, reason=reason, **{self._of: group_id}, **fields)
 
     def _may_write(self, group_id: str) -> bool:
         """Whether the log takes one more line about the group in this interval."""
@@ -70,7 +72,7 @@ class History:
         if count == LINES_MAX + 1:
             self._events.warning(
                 "group_events_too_many",
-                group=group_id,
+                **{self._of: group_id},
                 reason=f"{LINES_MAX} lines in less than {INTERVAL_MS // 1000} s: the rest of them"
                 f" is counted only; `ottla group why` has the newest of all groups' {KEPT_MAX}",
             )
@@ -86,7 +88,7 @@ class History:
             {
                 "wall_ms": one.wall_ms,
                 "event": one.event,
-                "group": one.group_id,
+                self._of: one.group_id,
                 "reason": one.reason,
                 **one.fields,
             }

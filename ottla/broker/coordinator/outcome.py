@@ -40,6 +40,22 @@ class Reply(Protocol):
     def complete(self, response: Any) -> None: ...
 
 
+class Stamp(NamedTuple):
+    """Whose transaction records are written in."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class EndMarker(NamedTuple):
+    """The end of a producer's transaction in one partition."""
+
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+    coordinator_epoch: int
+
+
 class Answer(NamedTuple):
     """`overtaken` is asked when the answer leaves: what is answered instead, for things may have
     changed while it waited; None if it stands."""
@@ -82,11 +98,18 @@ class Work(NamedTuple):
 @dataclass(slots=True)
 class Outcome:
     """Records in the order in which they were applied, then the answers that rest on them, or on
-    earlier ones; and the answers that say nothing of what is written, and may leave now."""
+    earlier ones; and the answers that say nothing of what is written, and may leave now.
+
+    `stamp` says in whose transaction the records are written, and `marker` comes behind them. What
+    is `due` is called when all of this is durable, and never if the state is thrown away first.
+    """
 
     records: list[CoordinatorRecord] = field(default_factory=list)
+    stamp: Stamp | None = None
+    marker: EndMarker | None = None
     answers: list[Answer] = field(default_factory=list)
     answers_now: list[Answer] = field(default_factory=list)
     told: list[Told] = field(default_factory=list)
     counted: dict[Counted, int] = field(default_factory=dict)
     work: list[Work] = field(default_factory=list)
+    due: list[Callable[[], None]] = field(default_factory=list)

@@ -23,15 +23,18 @@ _HEAD = Struct(">h")
 
 class RecordFormat:
     """`kinds` are the classes of keys and values by type; `version_of` says in which version a
-    value is written."""
+    value is written; `base_sequence` stands in the batches, which have no producer, as in Kafka."""
 
-    __slots__ = ("_kinds", "_types", "_version_of")
+    __slots__ = ("_kinds", "_types", "_version_of", "base_sequence")
 
     def __init__(
         self,
         kinds: Mapping[int, tuple[type[Message], type[Message]]],
         version_of: Callable[[Message], int],
+        *,
+        base_sequence: int = 0,
     ) -> None:
+        self.base_sequence = base_sequence
         self._kinds = kinds
         self._types = {key: number for number, (key, _) in kinds.items()}
         self._version_of = version_of

@@ -23,6 +23,7 @@ from concurrent.futures import Executor
 from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar
 
+from ottla.broker.coordinator.gathering import Gathered
 from ottla.broker.coordinator.history import History
 from ottla.broker.coordinator.loading import Loader, LoadFailed
 from ottla.broker.coordinator.outcome import (
@@ -40,16 +41,9 @@ from ottla.broker.metadata.image import MetadataImage
 from ottla.broker.ports import Clock, Events
 from ottla.broker.replication.replicas import Partition, Replicas
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.records.builder import build_batch
-from ottla.protocol.records.record import Record
 
-BATCH_BYTES_MAX = 512 * 1024
-"""Keys and values of one batch, but for a single record that is larger: half of Kafka's default
-message.max.bytes, so that a Kafka broker takes over what we wrote."""
 RELOAD_AFTER_S = 5.0
 """A partition that could not be loaded for its disk is tried again so often."""
-BASE_SEQUENCE = 0
-"""As Kafka's coordinators write it, though there is no producer."""
 MS_PER_S = 1000
 
 
@@ -84,13 +78,20 @@ class RunnerState(Enum):
 
 
 class _Append:
-    """One append under way, the answers that wait for it, and what counts once it is durable."""
+    """One append under way, the answers that wait for it, and what counts and what is to be done
+    once it is durable."""
 
-    __slots__ = ("answers", "counted")
+    __slots__ = ("answers", "counted", "due")
 
-    def __init__(self, answers: list[Answer], counted: dict[Counted, int]) -> None:
+    def __init__(
+        self,
+        answers: list[Answer],
+        counted: dict[Counted, int],
+        due: list[Callable[[], None]],
+    ) -> None:
         self.answers = answers
         self.counted = counted
+        self.due = due
 
 
 class Runner(Generic[S]):
@@ -103,9 +104,10 @@ class Runner(Generic[S]):
         self.shard: S | None = None
         self.failure = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         self.closed = False
-        self._records: list[Record] = []
+        self._gathered = Gathered(coordinator.record_format)
         self._answers: list[Answer] = []
         self._counted: dict[Counted, int] = {}
+        self._due: list[Callable[[], None]] = []
         self._append: _Append | None = None
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None
@@ -113,7 +115,7 @@ class Runner(Generic[S]):
 
     def __repr__(self) -> str:
         state = self.shard if self.shard is not None else self.failure.name
-        return f"<Runner {self.partition!r} {state} gathered={len(self._records)}>"
+        return f"<Runner {self.partition!r} {state} {self._gathered!r}>"
 
     @property
     def state(self) -> RunnerState:
@@ -130,21 +132,23 @@ class Runner(Generic[S]):
         coordinator = self._coordinator
         if outcome.told:
             coordinator.history.add(outcome.told)
-        if outcome.records:
-            now_ms = coordinator.clock.wall_ms()
-            encode = coordinator.record_format.encode
-            self._records += [encode(record, now_ms) for record in outcome.records]
+        if outcome.records or outcome.marker is not None:
+            self._gathered.add(outcome, coordinator.clock.wall_ms())
             _add(self._counted, outcome.counted)
             if self._append is None and not self._scheduled:
                 self._scheduled = True
                 coordinator.loop.call_soon(self._append_gathered)
-        if self._records:
+        if self._gathered:
             self._answers += outcome.answers
+            self._due += outcome.due
         elif self._append is not None:
             self._append.answers += outcome.answers
+            self._append.due += outcome.due
         else:
             for answer in outcome.answers:
                 answer.leave()
+            for what in outcome.due:
+                what()
         for answer in outcome.answers_now:
             answer.leave()
         for work in outcome.work:
@@ -178,11 +182,13 @@ class Runner(Generic[S]):
     def committed(self, part: _Append) -> None:
         if self._append is part:
             self._append = None
-            if self._records:
+            if self._gathered:
                 self._append_gathered()
         _add(self._coordinator.counted, part.counted)
         for answer in part.answers:
             answer.leave()
+        for what in part.due:
+            what()
 
     def failed(self, part: _Append, code: ErrorCode) -> None:
         if not self.partition.online:
@@ -193,9 +199,11 @@ class Runner(Generic[S]):
             self._append_gathered()
             if self._append is None:
                 # Nothing is: but what was written is still not durable, and can be seen.
-                self._await(_Append([], part.counted), self.partition.log.log_end_offset - 1)
+                last_offset = self.partition.log.log_end_offset - 1
+                self._await(_Append([], part.counted, part.due), last_offset)
             else:
                 _add(self._append.counted, part.counted)
+                self._append.due += part.due
         answers, part.answers = part.answers, []
         self._refuse(answers, code)
 
@@ -231,7 +239,7 @@ class Runner(Generic[S]):
                 unknown_types=loader.unknown_types,
             )
         if self.partition.log.high_watermark < self.partition.log.log_end_offset:
-            self._await(_Append([], {}), self.partition.log.log_end_offset - 1)
+            self._await(_Append([], {}, []), self.partition.log.log_end_offset - 1)
         self.perform(shard.loaded(coordinator.now()))
 
     def _not_loaded(self, error: LoadFailed) -> None:
@@ -252,7 +260,7 @@ class Runner(Generic[S]):
 
     def _append_gathered(self) -> None:
         self._scheduled = False
-        if self.closed or not self._records or self._append is not None:
+        if self.closed or not self._gathered or self._append is not None:
             return
         # Its log may be on its way to another log dir: then all appends wait in their order.
         self._scheduled = self._coordinator.replicas.in_turn(self.partition, self._append_now)
@@ -261,16 +269,15 @@ class Runner(Generic[S]):
 
     def _append_now(self) -> None:
         self._scheduled = False
-        if self.closed or not self._records or self._append is not None:
+        if self.closed or not self._gathered or self._append is not None:
             return
-        records, self._records = self._records, []
-        part = _Append(self._answers, self._counted)
-        self._answers, self._counted = [], {}
+        gathered, self._gathered = self._gathered, Gathered(self._coordinator.record_format)
+        part = _Append(self._answers, self._counted, self._due)
+        self._answers, self._counted, self._due = [], {}, []
         replicas = self._coordinator.replicas
         last_offset = -1
         try:
-            for some in _batches(records):
-                batch = build_batch(some, base_sequence=BASE_SEQUENCE)
+            for batch in gathered.batches():
                 result = replicas.append_internal(self.partition, memoryview(batch))
                 last_offset = result.last_offset
         except KafkaError as error:
@@ -307,8 +314,9 @@ class Runner(Generic[S]):
     def _throw_away(self, code: ErrorCode) -> None:
         shard, self.shard = self.shard, None
         self.failure = code
-        self._records.clear()
+        self._gathered = Gathered(self._coordinator.record_format)
         self._counted.clear()
+        self._due = []
         answers, self._answers = self._answers, []
         self._refuse(answers, ErrorCode.NOT_COORDINATOR)
         if self._append is not None:
@@ -396,7 +404,13 @@ class Coordinator(Generic[S]):
         """Who coordinates this key. Raises NOT_COORDINATOR, or LOAD_IN_PROGRESS, if it is not here
         or not yet."""
         count = self._partition_count
-        runner = self._runners.get(partition_for(key, count)) if count else None
+        if not count:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        return self.runner_of(partition_for(key, count))
+
+    def runner_of(self, index: int) -> tuple[Runner[S], S]:
+        """The same of one partition of the topic."""
+        runner = self._runners.get(index)
         if runner is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         if runner.shard is None:
@@ -466,17 +480,3 @@ class Coordinator(Generic[S]):
 def _add(counted: dict[Counted, int], more: dict[Counted, int]) -> None:
     for what, times in more.items():
         counted[what] = counted.get(what, 0) + times
-
-
-def _batches(records: list[Record]) -> list[list[Record]]:
-    """The records in their order, in pieces that make batches of a reasonable size."""
-    pieces: list[list[Record]] = []
-    size = BATCH_BYTES_MAX
-    for record in records:
-        length = len(record.key or b"") + len(record.value or b"")
-        if size + length > BATCH_BYTES_MAX:
-            pieces.append([])
-            size = 0
-        pieces[-1].append(record)
-        size += length
-    return pieces

@@ -7,6 +7,7 @@ once with nobody before it never enters the line.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Protocol
 
 
@@ -67,3 +68,16 @@ class Pending:
 
     def on_abandoned(self) -> None:
         """The connection is gone; called at most once, never after `complete`."""
+
+
+class Awaited:
+    """An answer that a handler awaits itself."""
+
+    __slots__ = ("future",)
+
+    def __init__(self) -> None:
+        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def complete(self, response: Any) -> None:
+        if not self.future.done():
+            self.future.set_result(response)

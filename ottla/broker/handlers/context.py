@@ -10,8 +10,10 @@ if TYPE_CHECKING:
     from ottla.broker.controller.mutation_quotas import MutationQuotas
     from ottla.broker.coordinator.group.coordinator import GroupCoordinator
     from ottla.broker.coordinator.share.coordinator import ShareCoordinator
+    from ottla.broker.coordinator.transaction.coordinator import TransactionCoordinator
     from ottla.broker.handlers.auto_create import AutoCreation
     from ottla.broker.handlers.coordinators import CoordinatorTopics
+    from ottla.broker.handlers.enlisting import Enlisting
     from ottla.broker.handlers.producer_ids import ProducerIds
     from ottla.broker.handlers.setting_history import SettingHistory
     from ottla.broker.log.manager import LogManager
@@ -43,6 +45,8 @@ class Rooms:
     auto_creation: AutoCreation
     groups: GroupCoordinator
     share_state: ShareCoordinator
+    transactions: TransactionCoordinator
+    enlisting: Enlisting
     shares: SharePartitions
     coordinator_topics: CoordinatorTopics
     mutation_quotas: MutationQuotas

@@ -15,6 +15,7 @@ from ottla.broker.controller.topics import create_topics
 from ottla.broker.coordinator.group.coordinator import CONSUMER_OFFSETS
 from ottla.broker.coordinator.placement import partition_for
 from ottla.broker.coordinator.share.coordinator import SHARE_GROUP_STATE
+from ottla.broker.coordinator.transaction.coordinator import TRANSACTION_STATE
 from ottla.broker.handlers.context import Rooms, Session
 from ottla.broker.handlers.endpoints import reachable_brokers
 from ottla.broker.metadata.image import TopicImage
@@ -30,10 +31,13 @@ SHARE_SINCE_VERSION = 6
 SEVERAL_SINCE_VERSION = 4
 SHARE_KEY_PARTS = 3
 _PARTITION = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
-TOPIC_OF = {GROUP_KEY: CONSUMER_OFFSETS, SHARE_KEY: SHARE_GROUP_STATE}
+TOPIC_OF = {
+    GROUP_KEY: CONSUMER_OFFSETS,
+    TRANSACTION_KEY: TRANSACTION_STATE,
+    SHARE_KEY: SHARE_GROUP_STATE,
+}
 COMPRESSION_TYPES = ("producer", "gzip", "snappy", "lz4", "zstd")
 """By the numbers of offsets.topic.compression.codec; 0 means what Kafka calls so, too."""
-NO_TRANSACTIONS = "This broker does not serve transactions."
 
 
 class Found(NamedTuple):
@@ -117,18 +121,9 @@ def _answer(
 def _find(session: Session, key_type: int, key: str, version: int) -> Found:
     if key_type == SHARE_KEY and (version < SHARE_SINCE_VERSION or not _names_share(key)):
         return Found(ErrorCode.INVALID_REQUEST)
-    if key_type not in (GROUP_KEY, TRANSACTION_KEY, SHARE_KEY):
+    if key_type not in TOPIC_OF:
         message = f"No coordinator has keys of type {key_type}."
         return Found(ErrorCode.INVALID_REQUEST, message=message)
-    if key_type == TRANSACTION_KEY:
-        session.rooms.events.warning(
-            "transaction_refused",
-            reason=NO_TRANSACTIONS,
-            transactional_id=key,
-            client_id=session.client_id,
-        )
-        # COORDINATOR_NOT_AVAILABLE would be asked again until the client's patience ends.
-        return Found(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message=NO_TRANSACTIONS)
     topic = session.rooms.image.topics.by_name.get(TOPIC_OF[key_type])
     if topic is None:
         return Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -184,6 +179,21 @@ def _share_state_topic(rooms: Rooms) -> CreateTopicsRequest.CreatableTopic:
     return _topic(SHARE_GROUP_STATE, partitions, replicas, settings)
 
 
+def _transaction_topic(rooms: Rooms) -> CreateTopicsRequest.CreatableTopic:
+    """As Kafka makes it, but with no more replicas than there are brokers."""
+    config = rooms.config
+    replicas = _replicas(rooms, config.transaction_state_log_replication_factor)
+    settings = {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": str(min(config.transaction_state_log_min_isr, replicas)),
+        "segment.bytes": str(config.transaction_state_log_segment_bytes),
+        "unclean.leader.election.enable": "false",
+    }
+    partitions = config.transaction_state_log_num_partitions
+    return _topic(TRANSACTION_STATE, partitions, replicas, settings)
+
+
 def _replicas(rooms: Rooms, wanted: int) -> int:
     active = sum(broker.active for broker in rooms.image.cluster.brokers.values())
     return min(wanted, max(active, 1))
@@ -200,5 +210,6 @@ def _topic(
 
 _TOPICS: dict[str, Callable[[Rooms], CreateTopicsRequest.CreatableTopic]] = {
     CONSUMER_OFFSETS: _offsets_topic,
+    TRANSACTION_STATE: _transaction_topic,
     SHARE_GROUP_STATE: _share_state_topic,
 }

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from ottla.broker.coordinator.transaction.shard import Asker
+from ottla.broker.handlers import transactional
 from ottla.broker.handlers.answers import NO_ANSWER, CloseConnection, NoAnswer, Pending
 from ottla.broker.handlers.context import Rooms, Session
 from ottla.broker.handlers.partitions import absence
@@ -60,7 +62,15 @@ class ProduceAnswer(Pending):
 class Append:
     """What the appends of one request share."""
 
-    __slots__ = ("_answer", "acks", "response", "rooms", "timeout_ms", "version")
+    __slots__ = (
+        "_answer",
+        "acks",
+        "response",
+        "rooms",
+        "timeout_ms",
+        "transactional_id",
+        "version",
+    )
 
     def __init__(
         self, rooms: Rooms, request: ProduceRequest, version: int, response: ProduceResponse
@@ -68,6 +78,7 @@ class Append:
         self.rooms = rooms
         self.acks = request.acks
         self.timeout_ms = request.timeout_ms
+        self.transactional_id = request.transactional_id
         self.version = version
         self.response = response
         self._answer: ProduceAnswer | None = None
@@ -106,7 +117,7 @@ def handle_produce(
             else:
                 partition = replicas.get(topic.name, data.index)
             if refused is not None:
-                refuse(part, refused)
+                refuse(part, refused.code, refused.message)
             elif partition is None:
                 refuse(part, _unknown(session.rooms, topic, data.index, by_id))
             elif partition.topic in INTERNAL_TOPICS:
@@ -135,12 +146,11 @@ def _has_unknown_id(topic: TopicResponse) -> bool:
     return any(part.error_code == code for part in topic.partition_responses)
 
 
-def _refusal(request: ProduceRequest) -> ErrorCode:
-    """What is wrong with the whole request."""
+def _refusal(request: ProduceRequest) -> KafkaError | None:
+    """What is wrong with the whole request, if anything."""
     if request.acks not in VALID_ACKS:
-        return ErrorCode.INVALID_REQUIRED_ACKS
-    # No transactional id is known before the transaction coordinator is served.
-    return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+    return transactional.refusal(request)
 
 
 def _unknown(
@@ -163,12 +173,54 @@ def _append(
         return
     if len(records) > ATTRIBUTES_LOW_BYTE:
         attributes = records[ATTRIBUTES_LOW_BYTE]
-        if attributes & TRANSACTIONAL_BIT:
-            refuse(part, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-            return
         if append.version < ZSTD_SINCE_VERSION and attributes & CODEC_MASK == Codec.ZSTD:
             refuse(part, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
             return
+        if attributes & TRANSACTIONAL_BIT:
+            _append_in_transaction(append, partition, records, part)
+            return
+    _append_admitted(append, partition, records, part)
+
+
+def _append_in_transaction(
+    append: Append, partition: Partition, records: memoryview, part: PartResponse
+) -> None:
+    """Appends at once while the producer's transaction is open here; before that it asks whether
+    the partition is in it. The frame's buffer is reused, so what waits is copied."""
+    if append.transactional_id is None:
+        refuse(part, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return
+    asker = transactional.asker(append.transactional_id, records)
+    rooms, version = append.rooms, append.version
+    if asker is None or not transactional.must_ask(rooms, partition, asker, version):
+        _append_admitted(append, partition, records, part, asker)
+        return
+    own = memoryview(bytearray(records))
+    answer = append.answer
+    answer.waiting += 1
+    answer.held_bytes += len(own)
+
+    def then(code: ErrorCode) -> None:
+        try:
+            transactional.check_admitted(code, version, partition, asker, own)
+            if not partition.online:
+                raise KafkaError(absence(rooms, partition.topic, partition.index))
+            _append_admitted(append, partition, own, part, asker)
+        except KafkaError as error:
+            _refuse_by(part, error)
+        answer.committed(part)
+
+    adds = version >= transactional.ADDS_SINCE_VERSION
+    rooms.enlisting.admit(partition, asker, then, adds=adds)
+
+
+def _append_admitted(
+    append: Append,
+    partition: Partition,
+    records: memoryview,
+    part: PartResponse,
+    asker: Asker | None = None,
+) -> None:
     try:
         log = partition.log
         if partition.conversions is None and not (
@@ -176,7 +228,7 @@ def _append(
         ):
             _write(append, partition, records, part)
         else:
-            _write_later(append, partition, records, part)
+            _write_later(append, partition, records, part, asker)
     except KafkaError as error:
         _refuse_by(part, error)
 
@@ -200,7 +252,11 @@ def _write(append: Append, partition: Partition, records: memoryview, part: Part
 
 
 def _write_later(
-    append: Append, partition: Partition, records: memoryview, part: PartResponse
+    append: Append,
+    partition: Partition,
+    records: memoryview,
+    part: PartResponse,
+    asker: Asker | None,
 ) -> None:
     """Appends behind work off the loop. The frame's buffer is reused, so the batch is copied."""
     own = bytearray(records)
@@ -219,6 +275,8 @@ def _write_later(
                 raise converted
             if not partition.online:
                 raise KafkaError(absence(append.rooms, partition.topic, partition.index))
+            if asker is not None:
+                transactional.check_still(append.rooms, partition, asker, append.version)
             _write(append, partition, memoryview(converted), part)
         except KafkaError as error:
             _refuse_by(part, error)

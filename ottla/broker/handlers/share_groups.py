@@ -6,7 +6,6 @@ coordinator is asked for a state of the partitions that are new to the group.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -21,7 +20,7 @@ from ottla.broker.coordinator.share.coordinator import SHARE_GROUP_STATE
 from ottla.broker.coordinator.share.shard import ShareShard
 from ottla.broker.coordinator.share.state import SharePartitionKey
 from ottla.broker.handlers import groups
-from ottla.broker.handlers.answers import Pending
+from ottla.broker.handlers.answers import Awaited, Pending
 from ottla.broker.handlers.context import Rooms, Session
 from ottla.broker.handlers.groups import GROUP_OPERATIONS, Found, Part, ask_each, caller_of
 from ottla.broker.handlers.share_acknowledge import check_share_groups_served
@@ -39,19 +38,6 @@ from ottla.protocol.messages.share_state import InitializeShareGroupStateRequest
 
 Described = ShareGroupDescribeResponse.DescribedGroup
 StateCommand = Callable[[Runner[ShareShard], ShareShard, SharePartitionKey, Any], None]
-
-
-class _Awaited:
-    """An answer that somebody awaits."""
-
-    __slots__ = ("future",)
-
-    def __init__(self) -> None:
-        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-    def complete(self, response: Any) -> None:
-        if not self.future.done():
-            self.future.set_result(response)
 
 
 async def handle_share_group_heartbeat(
@@ -135,7 +121,7 @@ async def asked(rooms: Rooms, group_id: str, command: Callable[[Turn], Any]) -> 
     """What a command of the group's coordinator answers. Raises why there is none."""
     found: tuple[Runner[GroupShard], GroupShard] = rooms.groups.runner(group_id)
     runner, shard = found
-    reply = _Awaited()
+    reply = Awaited()
     runner.perform(shard.carry_out(command, reply, runner.now()))
     return await reply.future
 
@@ -154,7 +140,7 @@ async def state_results(
             except KafkaError as error:
                 results[topic_id, index] = error
                 continue
-            reply = _Awaited()
+            reply = Awaited()
             command(runner, shard, key, reply)
             waiting[topic_id, index] = reply.future
     for place, future in waiting.items():
@@ -245,7 +231,7 @@ async def _delete_groups(rooms: Rooms, request: DeleteGroupsRequest) -> DeleteGr
                     if isinstance(result, KafkaError):
                         raise result
             runner, shard = rooms.groups.runner(group_id)
-            reply = _Awaited()
+            reply = Awaited()
             runner.perform(shard.delete_group(group_id, reply, runner.now()))
             results.append(await reply.future)
         except KafkaError as error:

@@ -117,7 +117,7 @@ class Log(TrimmableLog):
             if is_known:
                 producer = self.producer_state.expecting(fields)
                 if producer is None:
-                    original = self._check_producer(records, fields)
+                    original = self._check_producer(records, fields, internal=internal)
                     if original is not None:
                         return AppendResult(
                             original.base_offset,
@@ -299,11 +299,16 @@ class Log(TrimmableLog):
             raise second from error
         self._refuse(error)
 
-    def _check_producer(self, records: memoryview, fields: BatchFields) -> KnownBatch | None:
+    def _check_producer(
+        self, records: memoryview, fields: BatchFields, *, internal: bool
+    ) -> KnownBatch | None:
         """The batch that this one repeats, if it does; raises RefusedBatch."""
         try:
             return self.producer_state.check_batch(
-                records, fields, lambda end: lookup.headers_before(self.segments, end)
+                records,
+                fields,
+                lambda end: lookup.headers_before(self.segments, end),
+                internal=internal,
             )
         except KafkaError as error:
             raise RefusedBatch(error.code, error.message) from None

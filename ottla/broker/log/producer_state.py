@@ -168,10 +168,13 @@ class ProducerState:
         records: memoryview,
         fields: tuple[int, ...],
         headers_before: Callable[[int], Iterable[BatchHeader]],
+        *,
+        internal: bool,
     ) -> KnownBatch | None:
         """As `check`, of a whole batch and its header's fields; markers are checked, too.
 
-        `headers_before` reads the log below an offset: for what a snapshot left out.
+        `headers_before` reads the log below an offset: for what a snapshot left out. A coordinator
+        writes `internal` batches for a producer: each once, and all with the same sequence.
         """
         attributes, last_delta, producer_id, epoch = fields[5], fields[6], fields[9], fields[10]
         base_sequence = fields[11]
@@ -179,6 +182,11 @@ class ProducerState:
             marker = read_marker(records)
             if marker is not None:
                 self.check_marker(marker)
+            return None
+        if internal:
+            producer = self.producers.get(producer_id)
+            if producer is not None and epoch < producer.epoch:
+                raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)
             return None
         if self.history_end is not None and self.wants_history(producer_id, epoch, base_sequence):
             self.add_history(headers_before(self.history_end))

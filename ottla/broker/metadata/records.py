@@ -49,6 +49,7 @@ from ottla.protocol.wire import read_uvarint, write_uvarint
 FRAME_VERSION = 1
 METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
+TRANSACTION_VERSION = "transaction.version"
 
 LATEST_METADATA_VERSION = 30
 """4.3-IV0, the level that this code writes and reads in full."""

@@ -35,6 +35,7 @@ class Partition:
     __slots__ = (
         "commit_waiters",
         "conversions",
+        "durable_waiters",
         "fetch_waiters",
         "flushing",
         "idle",
@@ -59,6 +60,8 @@ class Partition:
         # Done when no sync is under way any more, for who waits for that.
         self.idle: asyncio.Future[None] | None = None
         self.commit_waiters: deque[CommitWaiter] = deque()
+        # Who waits for a sync, whatever flush.messages says.
+        self.durable_waiters: deque[CommitWaiter] = deque()
         self.fetch_waiters: dict[FetchWaiter, None] = {}
         self.conversions: ConversionQueue | None = None
 
@@ -202,6 +205,20 @@ class Replicas:
         )
         self._waiting[partition] = None
 
+    def await_durable(
+        self, partition: Partition, *, last_offset: int, listener: CommitListener, part: object
+    ) -> None:
+        """Has the log synced, and calls `listener` when `last_offset` is durable, or the partition
+        is not led any more. However long that takes: whoever waits here has no client."""
+        if partition.log.durable_end > last_offset:
+            listener.committed(part)
+            return
+        partition.durable_waiters.append(
+            CommitWaiter(last_offset=last_offset, deadline_ms=0, listener=listener, part=part)
+        )
+        self._waiting[partition] = None
+        self.flush(partition)
+
     def expire_waiters(self) -> None:
         """A periodic job: answers REQUEST_TIMED_OUT to what waits too long; the data stays.
 
@@ -210,11 +227,11 @@ class Replicas:
         now_ms = self._clock.monotonic_ms()
         for partition in list(self._waiting):
             waiters = partition.commit_waiters
-            if not waiters:
+            if not waiters and not partition.durable_waiters:
                 del self._waiting[partition]
                 continue
             is_held = partition.conversions is not None  # perhaps by an exchange of its log
-            if partition.log.must_flush and not partition.flushing and not is_held:
+            if self._wants_sync(partition) and not partition.flushing and not is_held:
                 self._begin_soon(partition)
             late = [waiter for waiter in waiters if waiter.deadline_ms <= now_ms]
             if late:
@@ -278,6 +295,7 @@ class Replicas:
         partition.log = log
         partition.syncs = self._pool_of(log_dir)
         self._advance(partition)
+        self._settle(partition)
 
     def answer_fetches(self) -> None:
         """Answers every parked fetch with what there is: the broker stops."""
@@ -372,10 +390,22 @@ class Replicas:
             return
         log = partition.log
         log.finish_flush(ticket)
-        if log.must_flush:
+        if partition.durable_waiters:
+            self._settle(partition)
+        if self._wants_sync(partition):
             partition.flushing = True
             self._begin(partition)
         self._advance(partition)
+
+    def _wants_sync(self, partition: Partition) -> bool:
+        return partition.log.must_flush or bool(partition.durable_waiters)
+
+    def _settle(self, partition: Partition) -> None:
+        """What is durable now, somebody may have waited for."""
+        waiters = partition.durable_waiters
+        while waiters and waiters[0].last_offset < partition.log.durable_end:
+            waiter = waiters.popleft()
+            waiter.listener.committed(waiter.part)
 
     def _advance(self, partition: Partition) -> None:
         """The visible end has moved: the high watermark follows, and who waits is answered."""
@@ -395,7 +425,8 @@ class Replicas:
             fetch.interrupted()
 
     def _fail_commits(self, partition: Partition, code: ErrorCode) -> None:
-        waiters, partition.commit_waiters = partition.commit_waiters, deque()
+        waiters = (*partition.commit_waiters, *partition.durable_waiters)
+        partition.commit_waiters, partition.durable_waiters = deque(), deque()
         for waiter in waiters:
             waiter.listener.failed(waiter.part, code)
 

@@ -51,7 +51,9 @@ public final class Golden {
         "ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge",
         "InitializeShareGroupState", "ReadShareGroupState", "WriteShareGroupState",
         "DeleteShareGroupState", "ReadShareGroupStateSummary", "DescribeShareGroupOffsets",
-        "AlterShareGroupOffsets", "DeleteShareGroupOffsets");
+        "AlterShareGroupOffsets", "DeleteShareGroupOffsets",
+        "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "WriteTxnMarkers", "TxnOffsetCommit",
+        "DescribeTransactions", "ListTransactions");
 
     private static final List<String> CONTROL_RECORDS = List.of(
         "ControlRecordTypeSchema", "EndTxnMarker", "LeaderChangeMessage", "SnapshotHeaderRecord",
@@ -77,7 +79,8 @@ public final class Golden {
         "ConsumerGroupTargetAssignmentMetadataKey", "ConsumerGroupTargetAssignmentMetadataValue",
         "ConsumerGroupTargetAssignmentMemberKey", "ConsumerGroupTargetAssignmentMemberValue",
         "ConsumerGroupCurrentMemberAssignmentKey", "ConsumerGroupCurrentMemberAssignmentValue",
-        "ConsumerGroupRegularExpressionKey", "ConsumerGroupRegularExpressionValue");
+        "ConsumerGroupRegularExpressionKey", "ConsumerGroupRegularExpressionValue",
+        "TransactionLogKey", "TransactionLogValue");
 
     private final short version;
     private int counter = 0;

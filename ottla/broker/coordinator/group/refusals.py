@@ -14,6 +14,7 @@ from ottla.protocol.messages.groups import (
     OffsetFetchResponse,
 )
 from ottla.protocol.messages.share_group import ShareGroupDescribeResponse
+from ottla.protocol.messages.transactions import TxnOffsetCommitResponse
 
 # What an append may fail with is nothing that a member could understand.
 _SHOWN: dict[ErrorCode, ErrorCode] = {
@@ -40,7 +41,9 @@ def shown(code: ErrorCode) -> ErrorCode:
 def refused(response: Any, code: ErrorCode) -> Any:
     """The same answer without anything in it but the error."""
     number = int(code)
-    if isinstance(response, OffsetCommitResponse):
+    if isinstance(response, ErrorCode):
+        return code
+    if isinstance(response, OffsetCommitResponse | TxnOffsetCommitResponse):
         for topic in response.topics:
             for part in topic.partitions:
                 part.error_code = part.error_code or number

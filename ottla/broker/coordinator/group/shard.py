@@ -24,6 +24,7 @@ from ottla.broker.coordinator.group import (
     membership,
     share_members,
     share_replay,
+    transactional,
 )
 from ottla.broker.coordinator.group.classic import ClassicGroup
 from ottla.broker.coordinator.group.consumer import ConsumerGroup
@@ -36,7 +37,13 @@ from ottla.broker.coordinator.group.share import ShareGroup
 from ottla.broker.coordinator.group.states import State
 from ottla.broker.coordinator.group.topics import Topics
 from ottla.broker.coordinator.group.turn import Timer, TimerKind, Turn
-from ottla.broker.coordinator.outcome import CoordinatorRecord, Moment, Outcome, Reply
+from ottla.broker.coordinator.outcome import (
+    CoordinatorRecord,
+    EndMarker,
+    Moment,
+    Outcome,
+    Reply,
+)
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.ports import Rng
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -58,6 +65,7 @@ from ottla.protocol.messages.groups import (
     OffsetFetchRequest,
     SyncGroupRequest,
 )
+from ottla.protocol.messages.transactions import TxnOffsetCommitRequest
 from ottla.protocol.schema import Message
 
 _APPLIERS: dict[type[Message], Callable[[GroupShard, Any, Any], None]] = {
@@ -155,6 +163,23 @@ class GroupShard:
         """`request` names its topics, whatever its version."""
         turn = Turn(self, now)
         turn.answer(reply, commits.commit_offsets(turn, caller, request))
+        return turn.outcome
+
+    def commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, reply: Reply, now: Moment
+    ) -> Outcome:
+        """Offsets that count when the transaction of their producer is committed."""
+        turn = Turn(self, now)
+        turn.answer(reply, transactional.commit_offsets(turn, request))
+        return turn.outcome
+
+    def decide_transaction(self, marker: EndMarker, reply: Reply, now: Moment) -> Outcome:
+        """A producer's transaction is over: what it has committed counts, or is forgotten.
+        Answered with an error code."""
+        turn = Turn(self, now)
+        self.end_transaction(marker.producer_id, is_commit=marker.committed)
+        turn.outcome.marker = marker
+        turn.answer(reply, ErrorCode.NONE)
         return turn.outcome
 
     def delete_offsets(self, request: OffsetDeleteRequest, reply: Reply, now: Moment) -> Outcome:

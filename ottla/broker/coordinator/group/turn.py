@@ -15,6 +15,7 @@ from ottla.broker.coordinator.outcome import (
     Moment,
     Outcome,
     Reply,
+    Stamp,
     Told,
 )
 from ottla.broker.coordinator.timers import Timers
@@ -82,6 +83,13 @@ class Turn:
         record = CoordinatorRecord(key, value)
         self.outcome.records.append(record)
         self.shard.apply(record, self.now.wall_ms)
+
+    def write_pending(self, key: Message, value: Message, stamp: Stamp) -> None:
+        """A record of a producer's transaction, which counts when that is committed."""
+        record = CoordinatorRecord(key, value)
+        self.outcome.stamp = stamp
+        self.outcome.records.append(record)
+        self.shard.apply(record, self.now.wall_ms, stamp.producer_id)
 
     def write_group(self, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
         value = group.to_value(self.now.wall_ms, assignments)

@@ -1,0 +1,86 @@
+"""What is to be appended next: records in their order, as batches of a reasonable size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ottla.broker.coordinator.outcome import EndMarker, Outcome, Stamp
+from ottla.broker.coordinator.record_format import RecordFormat
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.control import build_marker
+from ottla.protocol.records.record import Record
+
+BATCH_BYTES_MAX = 512 * 1024
+"""Keys and values of one batch, but for a single record that is larger: half of Kafka's default
+message.max.bytes, so that a Kafka broker takes over what we wrote."""
+
+
+class _Piece:
+    """Records of one transaction, or of none, and the marker behind them, if there is one."""
+
+    __slots__ = ("marker", "records", "stamp", "time_ms")
+
+    def __init__(self, stamp: Stamp | None, time_ms: int) -> None:
+        self.stamp = stamp
+        self.records: list[Record] = []
+        self.marker: EndMarker | None = None
+        self.time_ms = time_ms
+
+
+class Gathered:
+    """True if there is anything."""
+
+    __slots__ = ("_format", "_pieces")
+
+    def __init__(self, record_format: RecordFormat) -> None:
+        self._format = record_format
+        self._pieces: list[_Piece] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._pieces)
+
+    def __repr__(self) -> str:
+        return f"<Gathered records={sum(len(one.records) for one in self._pieces)}>"
+
+    def add(self, outcome: Outcome, now_ms: int) -> None:
+        """The records and the marker of an outcome that has some."""
+        pieces = self._pieces
+        last = pieces[-1] if pieces else None
+        if last is None or last.marker is not None or last.stamp != outcome.stamp:
+            last = _Piece(outcome.stamp, now_ms)
+            pieces.append(last)
+        encode = self._format.encode
+        last.records += [encode(record, now_ms) for record in outcome.records]
+        last.marker = outcome.marker
+
+    def batches(self) -> Iterator[bytearray]:
+        for piece in self._pieces:
+            for records in _parted(piece.records):
+                yield self._batch(records, piece.stamp)
+            if piece.marker is not None:
+                yield build_marker(**piece.marker._asdict(), timestamp=piece.time_ms)
+
+    def _batch(self, records: list[Record], stamp: Stamp | None) -> bytearray:
+        if stamp is None:
+            return build_batch(records, base_sequence=self._format.base_sequence)
+        return build_batch(
+            records,
+            base_sequence=self._format.base_sequence,
+            producer_id=stamp.producer_id,
+            producer_epoch=stamp.producer_epoch,
+            transactional=True,
+        )
+
+
+def _parted(records: list[Record]) -> Iterator[list[Record]]:
+    part: list[Record] = []
+    size = 0
+    for record in records:
+        length = len(record.key or b"") + len(record.value or b"")
+        if part and size + length > BATCH_BYTES_MAX:
+            yield part
+            part, size = [], 0
+        part.append(record)
+        size += length
+    if part:
+        yield part

@@ -1,0 +1,164 @@
+"""The markers that end a transaction, one in each of its partitions, and when all are durable.
+
+A partition that cannot take its marker now (its log dir is offline, its coordinator is being
+loaded) is asked again until it can; one that has been deleted needs none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from ottla.broker.coordinator.group.coordinator import CONSUMER_OFFSETS, GroupCoordinator
+from ottla.broker.coordinator.group.refusals import shown
+from ottla.broker.coordinator.outcome import EndMarker
+from ottla.broker.coordinator.transaction.shard import NEWER, MarkersDue
+from ottla.broker.coordinator.transaction.transaction import Place
+from ottla.broker.metadata.image import MetadataImage
+from ottla.broker.ports import Clock, Events
+from ottla.broker.replication.replicas import Partition, Replicas
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records.control import build_marker
+
+RETRY_S = 0.1
+"""How soon a partition is asked again that could not take its marker."""
+GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+"""Somebody has ended it there by a later marker: nothing of this transaction is open."""
+
+Then = Callable[[ErrorCode], None]
+
+
+class _Waiter:
+    """One marker on its way to the disk."""
+
+    __slots__ = ("_then",)
+
+    def __init__(self, then: Then) -> None:
+        self._then = then
+
+    def committed(self, part: object) -> None:
+        self._then(ErrorCode.NONE)
+
+    def failed(self, part: object, code: ErrorCode) -> None:
+        self._then(code)
+
+    def complete(self, code: ErrorCode) -> None:
+        self._then(code)
+
+
+class Markers:
+    """Writes markers; one per broker. Everything runs on the loop."""
+
+    def __init__(
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        events: Events,
+        replicas: Replicas,
+        groups: GroupCoordinator,
+        image: Callable[[], MetadataImage],
+    ) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._events = events
+        self._replicas = replicas
+        self._groups = groups
+        self._image = image
+        self._closed = False
+
+    def close(self) -> None:
+        """The broker stops; the next start begins where this one ended."""
+        self._closed = True
+
+    def send(self, due: MarkersDue, coordinator_epoch: int, done: Callable[[], None]) -> None:
+        """Writes all markers of a decision, and calls `done` when all are durable."""
+        left = dict.fromkeys(due.places)
+        if not left:
+            done()
+            return
+        marker = EndMarker(due.producer_id, due.producer_epoch, due.committed, coordinator_epoch)
+
+        def again(place: Place) -> None:
+            if not self._closed:
+                self.write(place, marker, due.version, partial(then, place))
+
+        def then(place: Place, code: ErrorCode) -> None:
+            if code and code not in GONE | FENCED:
+                self._loop.call_later(RETRY_S, again, place)
+                return
+            if code in FENCED:
+                self._events.warning(
+                    "transaction_marker_refused",
+                    transactional_id=due.transactional_id,
+                    topic=place[0],
+                    partition=place[1],
+                    reason=code.name,
+                )
+            left.pop(place, None)
+            if not left:
+                done()
+
+        for place in due.places:
+            again(place)
+
+    def write(self, place: Place, marker: EndMarker, version: int, then: Then) -> None:
+        """Writes one marker. `then` hears NONE when it is durable, or why it cannot be."""
+        topic, index = place
+        partition = self._replicas.get(topic, index)
+        if partition is None:
+            known = self._image().topics.by_name.get(topic)
+            is_known = known is not None and index in known.partitions
+            absent = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            then(absent if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return
+        refused = _refusal(partition, marker, version)
+        if refused:
+            then(refused)
+        elif topic == CONSUMER_OFFSETS:
+            self._write_offsets(index, marker, then)
+        else:
+            append = partial(self._append, partition, marker, then)
+            if not self._replicas.in_turn(partition, append):
+                append()
+
+    def _append(self, partition: Partition, marker: EndMarker, then: Then) -> None:
+        if not partition.online:
+            then(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
+        batch = build_marker(**marker._asdict(), timestamp=self._clock.wall_ms())
+        try:
+            result = self._replicas.append_internal(partition, memoryview(batch))
+        except KafkaError as error:
+            then(error.code)
+            return
+        self._replicas.await_durable(
+            partition, last_offset=result.last_offset, listener=_Waiter(then), part=None
+        )
+
+    def _write_offsets(self, index: int, marker: EndMarker, then: Then) -> None:
+        """Through the group coordinator, for whom the offsets are committed now, or forgotten."""
+        try:
+            runner, shard = self._groups.runner_of(index)
+        except KafkaError as error:
+            then(shown(error.code))
+            return
+        runner.perform(shard.decide_transaction(marker, _Waiter(then), runner.now()))
+
+
+def _refusal(partition: Partition, marker: EndMarker, version: int) -> ErrorCode:
+    """What the log itself would refuse, and a marker of the newer protocol whose epoch is that of
+    an open transaction, which it must be above (KIP-890)."""
+    producer = partition.log.producer_state.producers.get(marker.producer_id)
+    if producer is None:
+        return ErrorCode.NONE
+    if marker.producer_epoch < producer.epoch:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    is_same = marker.producer_epoch == producer.epoch
+    if version >= NEWER and is_same and producer.transaction_start is not None:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if marker.coordinator_epoch < producer.coordinator_epoch:
+        return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    return ErrorCode.NONE

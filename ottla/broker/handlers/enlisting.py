@@ -1,0 +1,123 @@
+"""Is a partition in the transaction in which somebody writes to it (KIP-890)?
+
+A partition where the producer's transaction is open has been asked for. Before that the
+coordinator is asked: the newer protocol has it added so, the older one has had it added before.
+The answer waits until the coordinator's records are durable, and with it what is to be written: a
+transaction that nobody knows of would never end. What comes meanwhile for the same partition of
+the same producer waits behind it, in its order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ottla.broker.coordinator.transaction.shard import NEWER, Asker, Enlisted
+from ottla.broker.replication.replicas import Partition
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.broker.coordinator.transaction.coordinator import TransactionCoordinator
+
+Then = Callable[[ErrorCode], None]
+_Key = tuple[Partition, int]
+
+ASK_AGAIN = frozenset(
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""What the coordinator may say that will pass."""
+
+
+class Enlisting:
+    """Whoever waits for the coordinator's word; one per broker."""
+
+    __slots__ = ("_coordinator", "_waiting")
+
+    def __init__(self, coordinator: TransactionCoordinator) -> None:
+        self._coordinator = coordinator
+        self._waiting: dict[_Key, list[tuple[Asker, Then]]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Enlisting waiting={len(self._waiting)}>"
+
+    def is_open(self, partition: Partition, asker: Asker) -> bool:
+        """Whether the partition may be written to at once."""
+        return (partition, asker.producer_id) not in self._waiting and _is_open(partition, asker)
+
+    def may_write(self, partition: Partition, asker: Asker) -> bool:
+        """The same of one that has waited elsewhere since it was admitted."""
+        return _is_open(partition, asker) or self._is_held(partition, asker)
+
+    def admit(self, partition: Partition, asker: Asker, then: Then, *, adds: bool) -> None:
+        """Calls `then` with NONE when the partition may be written to, at once or later but in the
+        order of the calls, or with the coordinator's error."""
+        if self.is_open(partition, asker):
+            then(ErrorCode.NONE)
+            return
+        key = (partition, asker.producer_id)
+        waiting = self._waiting.get(key)
+        if waiting is not None:
+            waiting.append((asker, then))
+            return
+        try:
+            runner, shard = self._coordinator.runner(asker.transactional_id)
+        except KafkaError as error:
+            then(error.code)
+            return
+        self._waiting[key] = [(asker, then)]
+        places = [(partition.topic, partition.index)]
+        told = _Told(self, partition, asker, adds=adds)
+        if adds:
+            outcome = shard.enlist(asker, places, told, runner.now(), version=NEWER)
+        else:
+            outcome = shard.verify(asker, places, told, runner.now())
+        runner.perform(outcome)
+
+    def told(self, partition: Partition, asker: Asker, code: ErrorCode, *, adds: bool) -> None:
+        """The coordinator has answered: lets go whoever waits."""
+        for other, then in self._waiting.pop((partition, asker.producer_id)):
+            if other != asker:
+                self.admit(partition, other, then, adds=adds)
+            elif code or self.may_write(partition, asker):
+                then(code)
+            else:
+                then(ErrorCode.CONCURRENT_TRANSACTIONS)  # it was ended before this could be told
+
+    def _is_held(self, partition: Partition, asker: Asker) -> bool:
+        try:
+            _, shard = self._coordinator.runner(asker.transactional_id)
+        except KafkaError:
+            return False
+        return shard.holds(asker, (partition.topic, partition.index))
+
+
+class _Told:
+    """Hears the coordinator's answer."""
+
+    __slots__ = ("_adds", "_asker", "_enlisting", "_partition")
+
+    def __init__(
+        self, enlisting: Enlisting, partition: Partition, asker: Asker, *, adds: bool
+    ) -> None:
+        self._enlisting = enlisting
+        self._partition = partition
+        self._asker = asker
+        self._adds = adds
+
+    def complete(self, enlisted: Enlisted) -> None:
+        (code,) = enlisted.codes
+        self._enlisting.told(self._partition, self._asker, code, adds=self._adds)
+
+
+def _is_open(partition: Partition, asker: Asker) -> bool:
+    producer = partition.log.producer_state.producers.get(asker.producer_id)
+    return (
+        producer is not None
+        and producer.transaction_start is not None
+        and producer.epoch == asker.producer_epoch
+    )

@@ -1,0 +1,89 @@
+"""What Produce asks of a batch that is written in a transaction."""
+
+from __future__ import annotations
+
+from ottla.broker.coordinator.transaction.shard import Asker
+from ottla.broker.handlers.context import Rooms
+from ottla.broker.handlers.enlisting import ASK_AGAIN
+from ottla.broker.replication.replicas import Partition
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.produce import ProduceRequest
+from ottla.protocol.records.batch import HEADER_SIZE, TRANSACTIONAL, read_header
+
+ABORTABLE_SINCE_VERSION = 11
+ADDS_SINCE_VERSION = 12
+"""A partition that is not in the transaction comes to be in it (KIP-890)."""
+
+MIXED = "Transactional records contained more than one producer ID"
+NOT_ADDED = "Partition was not added to the transaction"
+NOT_VERIFIED = "Unable to verify the partition has been added to the transaction."
+
+
+def asker(transactional_id: str, records: memoryview) -> Asker | None:
+    """Who writes a transactional batch; None of what is none, which the log refuses."""
+    if len(records) < HEADER_SIZE:
+        return None
+    header = read_header(records)
+    if not header.attributes & TRANSACTIONAL or header.producer_id < 0:
+        return None
+    return Asker(transactional_id, header.producer_id, header.producer_epoch)
+
+
+def refusal(request: ProduceRequest) -> KafkaError | None:
+    """A request is one producer's."""
+    if request.transactional_id is None:
+        return None
+    known = {
+        asker(request.transactional_id, data.records)
+        for topic in request.topic_data
+        for data in topic.partition_data
+        if data.records is not None
+    }
+    if len(known - {None}) > 1:
+        return KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, MIXED)
+    return None
+
+
+def must_ask(rooms: Rooms, partition: Partition, asker: Asker, version: int) -> bool:
+    """Whether the coordinator is to be asked before the batch is written."""
+    if rooms.enlisting.is_open(partition, asker):
+        return False
+    return version >= ADDS_SINCE_VERSION or rooms.config.transaction_partition_verification_enable
+
+
+def check_admitted(
+    code: ErrorCode, version: int, partition: Partition, asker: Asker, records: memoryview
+) -> None:
+    """The coordinator has answered: raises KafkaError in the words of the version.
+
+    With the newer protocol the first batch in a partition begins at 0: each transaction has an
+    epoch of its own.
+    """
+    if code:
+        raise _error(code, version)
+    is_known = asker.producer_id in partition.log.producer_state.producers
+    if version >= ADDS_SINCE_VERSION and not is_known and read_header(records).base_sequence:
+        raise KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+
+
+def check_still(rooms: Rooms, partition: Partition, asker: Asker, version: int) -> None:
+    """Raises KafkaError if the transaction has been ended while its batch was being converted."""
+    verifies = rooms.config.transaction_partition_verification_enable
+    if version < ADDS_SINCE_VERSION and not verifies:
+        return
+    if not rooms.enlisting.may_write(partition, asker):
+        raise _error(ErrorCode.CONCURRENT_TRANSACTIONS, version)
+
+
+def _error(code: ErrorCode, version: int) -> KafkaError:
+    """By a name at which every client does the right thing: NOT_ENOUGH_REPLICAS is one at which all
+    of them send the batch again, and nothing else."""
+    if code is ErrorCode.PRODUCER_FENCED:
+        return KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE_VERSION:
+        return KafkaError(ErrorCode.INVALID_TXN_STATE, NOT_ADDED)
+    if code in ASK_AGAIN:
+        return KafkaError(
+            ErrorCode.NOT_ENOUGH_REPLICAS, f"{NOT_VERIFIED} Underlying error: {code.name}"
+        )
+    return KafkaError(code)
