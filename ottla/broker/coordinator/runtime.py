@@ -322,6 +322,7 @@ class Runner(Generic[S]):
         if self._append is not None:
             self._refuse(self._append.answers, ErrorCode.NOT_COORDINATOR)
             self._append.answers = []
+            self._append.due = []
             self._append = None
         if self._timer is not None:
             self._timer.cancel()

@@ -1,10 +1,11 @@
 """Is a partition in the transaction in which somebody writes to it (KIP-890)?
 
-A partition where the producer's transaction is open has been asked for. Before that the
-coordinator is asked: the newer protocol has it added so, the older one has had it added before.
-The answer waits until the coordinator's records are durable, and with it what is to be written: a
-transaction that nobody knows of would never end. What comes meanwhile for the same partition of
-the same producer waits behind it, in its order.
+The coordinator knows: the newer protocol has a partition added by writing to it, the older one has
+had it added before. A log where the producer's transaction is open need not ask again; offsets
+always do, for they wait with others before they are in their log. The answer waits until the
+coordinator's records are durable, and with it what is to be written: a transaction that nobody
+knows of would never end. What comes meanwhile for the same partition of the same producer waits
+behind it, in its order.
 """
 
 from __future__ import annotations
@@ -46,19 +47,16 @@ class Enlisting:
         return f"<Enlisting waiting={len(self._waiting)}>"
 
     def is_open(self, partition: Partition, asker: Asker) -> bool:
-        """Whether the partition may be written to at once."""
+        """Whether a batch may be written to the partition's log at once."""
         return (partition, asker.producer_id) not in self._waiting and _is_open(partition, asker)
 
     def may_write(self, partition: Partition, asker: Asker) -> bool:
-        """The same of one that has waited elsewhere since it was admitted."""
+        """The same of a batch that has waited elsewhere since it was admitted."""
         return _is_open(partition, asker) or self._is_held(partition, asker)
 
     def admit(self, partition: Partition, asker: Asker, then: Then, *, adds: bool) -> None:
-        """Calls `then` with NONE when the partition may be written to, at once or later but in the
-        order of the calls, or with the coordinator's error."""
-        if self.is_open(partition, asker):
-            then(ErrorCode.NONE)
-            return
+        """Asks the coordinator. Calls `then` with NONE when the partition is in the transaction,
+        at once or later but in the order of the calls, or with the coordinator's error."""
         key = (partition, asker.producer_id)
         waiting = self._waiting.get(key)
         if waiting is not None:
@@ -83,7 +81,7 @@ class Enlisting:
         for other, then in self._waiting.pop((partition, asker.producer_id)):
             if other != asker:
                 self.admit(partition, other, then, adds=adds)
-            elif code or self.may_write(partition, asker):
+            elif code or self._is_held(partition, asker):
                 then(code)
             else:
                 then(ErrorCode.CONCURRENT_TRANSACTIONS)  # it was ended before this could be told

@@ -62,15 +62,7 @@ class ProduceAnswer(Pending):
 class Append:
     """What the appends of one request share."""
 
-    __slots__ = (
-        "_answer",
-        "acks",
-        "response",
-        "rooms",
-        "timeout_ms",
-        "transactional_id",
-        "version",
-    )
+    __slots__ = ("_answer", "acks", "response", "rooms", "timeout_ms", "version")
 
     def __init__(
         self, rooms: Rooms, request: ProduceRequest, version: int, response: ProduceResponse
@@ -78,7 +70,6 @@ class Append:
         self.rooms = rooms
         self.acks = request.acks
         self.timeout_ms = request.timeout_ms
-        self.transactional_id = request.transactional_id
         self.version = version
         self.response = response
         self._answer: ProduceAnswer | None = None
@@ -122,8 +113,12 @@ def handle_produce(
                 refuse(part, _unknown(session.rooms, topic, data.index, by_id))
             elif partition.topic in INTERNAL_TOPICS:
                 refuse(part, ErrorCode.INVALID_TOPIC_EXCEPTION)
-            else:
+            elif request.transactional_id is None:
                 _append(append, partition, data.records, part)
+            else:
+                _append_in_transaction(
+                    append, partition, data.records, part, request.transactional_id
+                )
     pending = append.pending
     if request.acks == 0:
         # What waits for a worker keeps its place in the line, so that who sends more than the
@@ -166,61 +161,24 @@ def _unknown(
 
 
 def _append(
-    append: Append, partition: Partition, records: memoryview | None, part: PartResponse
+    append: Append,
+    partition: Partition,
+    records: memoryview | None,
+    part: PartResponse,
+    asker: Asker | None = None,
 ) -> None:
+    """`asker` is who writes the batch in a transaction that has this partition."""
     if records is None:
         refuse(part, ErrorCode.INVALID_RECORD, "The records of a partition cannot be null.")
         return
     if len(records) > ATTRIBUTES_LOW_BYTE:
         attributes = records[ATTRIBUTES_LOW_BYTE]
+        if attributes & TRANSACTIONAL_BIT and asker is None:
+            refuse(part, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            return
         if append.version < ZSTD_SINCE_VERSION and attributes & CODEC_MASK == Codec.ZSTD:
             refuse(part, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
             return
-        if attributes & TRANSACTIONAL_BIT:
-            _append_in_transaction(append, partition, records, part)
-            return
-    _append_admitted(append, partition, records, part)
-
-
-def _append_in_transaction(
-    append: Append, partition: Partition, records: memoryview, part: PartResponse
-) -> None:
-    """Appends at once while the producer's transaction is open here; before that it asks whether
-    the partition is in it. The frame's buffer is reused, so what waits is copied."""
-    if append.transactional_id is None:
-        refuse(part, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        return
-    asker = transactional.asker(append.transactional_id, records)
-    rooms, version = append.rooms, append.version
-    if asker is None or not transactional.must_ask(rooms, partition, asker, version):
-        _append_admitted(append, partition, records, part, asker)
-        return
-    own = memoryview(bytearray(records))
-    answer = append.answer
-    answer.waiting += 1
-    answer.held_bytes += len(own)
-
-    def then(code: ErrorCode) -> None:
-        try:
-            transactional.check_admitted(code, version, partition, asker, own)
-            if not partition.online:
-                raise KafkaError(absence(rooms, partition.topic, partition.index))
-            _append_admitted(append, partition, own, part, asker)
-        except KafkaError as error:
-            _refuse_by(part, error)
-        answer.committed(part)
-
-    adds = version >= transactional.ADDS_SINCE_VERSION
-    rooms.enlisting.admit(partition, asker, then, adds=adds)
-
-
-def _append_admitted(
-    append: Append,
-    partition: Partition,
-    records: memoryview,
-    part: PartResponse,
-    asker: Asker | None = None,
-) -> None:
     try:
         log = partition.log
         if partition.conversions is None and not (
@@ -231,6 +189,39 @@ def _append_admitted(
             _write_later(append, partition, records, part, asker)
     except KafkaError as error:
         _refuse_by(part, error)
+
+
+def _append_in_transaction(
+    append: Append,
+    partition: Partition,
+    records: memoryview | None,
+    part: PartResponse,
+    transactional_id: str,
+) -> None:
+    """Appends at once while the producer's transaction is open here; before that it asks whether
+    the partition is in it. The frame's buffer is reused, so what waits is copied."""
+    asker = transactional.asker(transactional_id, records)
+    rooms, version = append.rooms, append.version
+    if asker is None or not transactional.must_ask(rooms, partition, asker, version):
+        _append(append, partition, records, part, asker)
+        return
+    own = memoryview(bytearray(records or b""))
+    answer = append.answer
+    answer.waiting += 1
+    answer.held_bytes += len(own)
+
+    def then(code: ErrorCode) -> None:
+        try:
+            transactional.check_admitted(code, version, partition, asker, own)
+            if not partition.online:
+                raise KafkaError(absence(rooms, partition.topic, partition.index))
+            _append(append, partition, own, part, asker)
+        except KafkaError as error:
+            _refuse_by(part, error)
+        answer.committed(part)
+
+    adds = version >= transactional.ADDS_SINCE_VERSION
+    rooms.enlisting.admit(partition, asker, then, adds=adds)
 
 
 def _write(append: Append, partition: Partition, records: memoryview, part: PartResponse) -> None:

@@ -19,9 +19,9 @@ NOT_ADDED = "Partition was not added to the transaction"
 NOT_VERIFIED = "Unable to verify the partition has been added to the transaction."
 
 
-def asker(transactional_id: str, records: memoryview) -> Asker | None:
-    """Who writes a transactional batch; None of what is none, which the log refuses."""
-    if len(records) < HEADER_SIZE:
+def asker(transactional_id: str, records: memoryview | None) -> Asker | None:
+    """Who writes a transactional batch; None of what is none."""
+    if records is None or len(records) < HEADER_SIZE:
         return None
     header = read_header(records)
     if not header.attributes & TRANSACTIONAL or header.producer_id < 0:
@@ -37,7 +37,6 @@ def refusal(request: ProduceRequest) -> KafkaError | None:
         asker(request.transactional_id, data.records)
         for topic in request.topic_data
         for data in topic.partition_data
-        if data.records is not None
     }
     if len(known - {None}) > 1:
         return KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, MIXED)

@@ -15,10 +15,12 @@ from ottla.broker.coordinator.runtime import Coordinator, Spawn
 from ottla.broker.coordinator.transaction.markers import Markers
 from ottla.broker.coordinator.transaction.records import transaction_records
 from ottla.broker.coordinator.transaction.shard import (
+    Described,
     Enlisted,
     MarkersDue,
     TransactionSettings,
     TransactionShard,
+    init_refused,
 )
 from ottla.broker.metadata.image import MetadataImage
 from ottla.broker.metadata.records import TRANSACTION_VERSION
@@ -26,6 +28,8 @@ from ottla.broker.ports import Clock, Events
 from ottla.broker.replication.replicas import Replicas
 from ottla.config.broker import BrokerConfig
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.producer_ids import InitProducerIdResponse
+from ottla.protocol.messages.transactions import EndTxnResponse
 
 TRANSACTION_STATE = "__transaction_state"
 COMMIT_TIMEOUT_MS = 30_000
@@ -108,6 +112,13 @@ def make_transaction_coordinator(
 
 
 def _refused(response: Any, code: ErrorCode) -> Any:
-    if isinstance(response, Enlisted):
-        return Enlisted([shown(code)] * len(response.codes))
-    return type(response)(error_code=int(shown(code)))
+    code = shown(code)
+    match response:
+        case Enlisted():
+            return Enlisted([code] * len(response.codes))
+        case InitProducerIdResponse():
+            return init_refused(code)
+        case Described():
+            return Described(error_code=int(code), transactional_id=response.transactional_id)
+        case _:
+            return EndTxnResponse(error_code=int(code))

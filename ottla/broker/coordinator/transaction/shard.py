@@ -140,7 +140,7 @@ class TransactionShard:
         def command(outcome: Outcome, now: Moment) -> InitProducerIdResponse:
             return self._init(outcome, transactional_id, timeout_ms, expected, now)
 
-        return self._attempt(transactional_id, command, _init_refused, reply, now)
+        return self._attempt(transactional_id, command, init_refused, reply, now)
 
     def enlist(
         self, asker: Asker, places: list[Place], reply: Reply, now: Moment, *, version: int
@@ -508,7 +508,8 @@ class TransactionShard:
         outcome.told.append(Told(event, transaction.transactional_id, reason, fields))
 
 
-def _init_refused(code: ErrorCode) -> InitProducerIdResponse:
+def init_refused(code: ErrorCode) -> InitProducerIdResponse:
+    """An answer that gives nobody anything."""
     return InitProducerIdResponse(
         error_code=int(code), producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH
     )
