@@ -484,10 +484,14 @@ class Broker:
             self._do_without_telemetry(error)
 
     def _happened(self, group_id: str | None) -> Iterator[Mapping[str, Any]]:
-        """What is told of a group, or of all groups and settings, by its time."""
-        groups, settings = self.rooms.groups.history, self.rooms.setting_history
-        both = groups.told_of(group_id), settings.told_of(group_id)
-        return merge(*both, key=itemgetter("wall_ms"))
+        """What is told of a group, or of all groups, transactions and settings, by its time."""
+        told = [
+            self.rooms.groups.history.told_of(group_id),
+            self.rooms.setting_history.told_of(group_id),
+        ]
+        if group_id is None:
+            told.append(self.rooms.transactions.history.told_of(None))
+        return merge(*told, key=itemgetter("wall_ms"))
 
     def _do_without_telemetry(self, error: OSError) -> None:
         """Raises OSError, with what to do, if somebody asked for just this port."""

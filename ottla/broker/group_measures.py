@@ -170,6 +170,7 @@ def _coordinator_partitions(rooms: Rooms) -> Iterable[Sample]:
     for topic, found in (
         (rooms.groups.topic, rooms.groups.states()),
         (rooms.share_state.topic, rooms.share_state.states()),
+        (rooms.transactions.topic, rooms.transactions.states()),
     ):
         for state in RunnerState:
             yield {"topic": topic, "state": state.value}, found[state]

@@ -19,6 +19,7 @@ from ottla.broker.network.server import Server
 from ottla.broker.telemetry.lag import LoopLag, Timers
 from ottla.broker.telemetry.metrics import SECONDS, HistogramSample, Registry, Sample
 from ottla.broker.telemetry.process import watch_process
+from ottla.broker.transaction_measures import watch_transactions
 
 
 class Measures:
@@ -44,6 +45,7 @@ class Measures:
         watch_groups(self.registry, rooms)
         watch_shares(self.registry, rooms)
         watch_lag(self.registry, rooms)
+        watch_transactions(self.registry, rooms)
         watch_process(self.registry)
 
     def start(self) -> None:

@@ -70,12 +70,14 @@ class Answer(NamedTuple):
 
 
 class Counted(Enum):
-    """What happens too often to be told each time, and is counted once its records are durable; the
-    unit is one partition's offset."""
+    """What happens too often to be told each time, and is counted once its records are durable; of
+    offsets the unit is one partition's."""
 
     OFFSET_COMMIT = auto()
     OFFSET_EXPIRATION = auto()
     OFFSET_DELETION = auto()
+    TRANSACTION_COMMIT = auto()
+    TRANSACTION_ABORT = auto()
 
 
 class Told(NamedTuple):

@@ -46,12 +46,15 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         """A decision is durable."""
         runner, shard = self.runner(due.transactional_id)
 
+        def is_wanted() -> bool:
+            # Another shard has read the decision, and has the markers written itself.
+            return runner.shard is shard
+
         def done() -> None:
-            # Another shard has read the decision, and has had the markers written itself.
-            if runner.shard is shard:
+            if is_wanted():
                 runner.perform(shard.markers_written(due, runner.now()))
 
-        self.markers.send(due, runner.leader_epoch, done)
+        self.markers.send(due, runner.leader_epoch, is_wanted, done)
 
     def close(self) -> None:
         self.markers.close()

@@ -73,8 +73,16 @@ class Markers:
         """The broker stops; the next start begins where this one ended."""
         self._closed = True
 
-    def send(self, due: MarkersDue, coordinator_epoch: int, done: Callable[[], None]) -> None:
-        """Writes all markers of a decision, and calls `done` when all are durable."""
+    def send(
+        self,
+        due: MarkersDue,
+        coordinator_epoch: int,
+        is_wanted: Callable[[], bool],
+        done: Callable[[], None],
+    ) -> None:
+        """Writes all markers of a decision, and calls `done` when all are durable. No partition is
+        asked again when they are not wanted any more: with the older protocol the next transaction
+        has the same epoch, and a late marker would end that."""
         left = dict.fromkeys(due.places)
         if not left:
             done()
@@ -82,7 +90,7 @@ class Markers:
         marker = EndMarker(due.producer_id, due.producer_epoch, due.committed, coordinator_epoch)
 
         def again(place: Place) -> None:
-            if not self._closed:
+            if not self._closed and is_wanted():
                 self.write(place, marker, due.version, partial(then, place))
 
         def then(place: Place, code: ErrorCode) -> None:

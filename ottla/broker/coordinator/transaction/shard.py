@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from ottla.broker.coordinator.outcome import (
     Answer,
     CoordinatorRecord,
+    Counted,
     Moment,
     Outcome,
     Reply,
@@ -230,6 +231,8 @@ class TransactionShard:
         if transaction.next_producer_id != NO_PRODUCER_ID:
             new.producer_id, new.producer_epoch = transaction.next_producer_id, 0
         self._write(outcome, transaction, new, now)
+        ended = Counted.TRANSACTION_COMMIT if committed else Counted.TRANSACTION_ABORT
+        outcome.counted[ended] = 1
         self._timers.cancel(due.transactional_id)
         for asked in self._parked.pop(due.transactional_id, ()):
             self._try(asked, outcome, now)
