@@ -261,7 +261,7 @@ class Broker:
         groups = self._make_groups()
         share_state = self._make_share_state(groups)
         producer_ids = ProducerIds()
-        transactions = self._make_transactions(groups, producer_ids.take)
+        transactions = self._make_transactions(groups, producer_ids)
         return Rooms(
             config=self._static,
             clock=self._clock,
@@ -325,8 +325,13 @@ class Broker:
         )
 
     def _make_transactions(
-        self, groups: GroupCoordinator, take_producer_id: Callable[[], int]
+        self, groups: GroupCoordinator, producer_ids: ProducerIds
     ) -> TransactionCoordinator:
+        def take_producer_id() -> int:
+            if not producer_ids.left:
+                self._spawn(producer_ids.refill(self.rooms), "producer-ids")
+            return producer_ids.take()
+
         return make_transaction_coordinator(
             config=lambda: self.rooms.config,
             image=lambda: self.quorum.image,

@@ -378,3 +378,40 @@ def test_what_is_in_already_writes_no_record() -> None:
 
     assert lone.answer().codes == [ErrorCode.NONE]
     assert len(lone.records) == count
+
+
+def test_to_fence_the_last_epoch_brings_another_producer_id() -> None:
+    lone = Lone()
+    lone.init()
+    asker = _set_epoch(lone, LAST)
+    lone.add(asker, T0)
+    lone.answers.clear()
+    lone.init()
+    (due,) = lone.due
+    assert (due.producer_id, due.producer_epoch) == (asker.producer_id, EPOCH_MAX)
+    lone.write_markers()
+
+    answer = lone.answer()
+    assert (answer.producer_id, answer.producer_epoch) == (asker.producer_id + 1, 1)
+
+
+def test_without_producer_ids_nothing_is_begun_that_needs_one() -> None:
+    lone = Lone()
+    lone.init()
+    asker = _set_epoch(lone, LAST)
+    lone.add(asker, T0)
+    lone.answers.clear()
+    lone.are_ids_used_up = True
+    lone.end(asker)
+    lone.init()
+    lone.pass_ms(TIMEOUT_MS + 1)
+    lone.abort_timed_out()
+
+    assert [answer.error_code for _, answer in lone.answers] == [
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    ] * 2
+    assert lone.shard.holds(asker, T0)
+    assert not lone.told
+    lone.are_ids_used_up = False
+    lone.abort_timed_out()
+    assert len(lone.due) == 1

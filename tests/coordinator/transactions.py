@@ -13,6 +13,7 @@ from ottla.broker.coordinator.transaction.shard import (
     TransactionShard,
 )
 from ottla.broker.coordinator.transaction.transaction import Place
+from ottla.protocol.errors import ErrorCode, KafkaError
 
 START_WALL_MS = 1_704_067_200_000
 TIMEOUT_MS = 60_000
@@ -40,6 +41,7 @@ class Lone:
         self.due: list[MarkersDue] = []
         self.answers: list[tuple[str, Any]] = []
         self.next_producer_id = 1000
+        self.are_ids_used_up = False
         self.shard = self._new_shard()
 
     @property
@@ -120,6 +122,8 @@ class Lone:
         )
 
     def _take(self) -> int:
+        if self.are_ids_used_up:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         self.next_producer_id += 1
         return self.next_producer_id
 

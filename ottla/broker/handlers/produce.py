@@ -184,6 +184,8 @@ def _append(
         if partition.conversions is None and not (
             log.may_convert and log.needs_conversion(records)
         ):
+            if asker is not None:
+                transactional.check(append.rooms, partition, asker, records, append.version)
             _write(append, partition, records, part)
         else:
             _write_later(append, partition, records, part, asker)
@@ -212,7 +214,8 @@ def _append_in_transaction(
 
     def then(code: ErrorCode) -> None:
         try:
-            transactional.check_admitted(code, version, partition, asker, own)
+            if code:
+                raise transactional.refused(code, version)
             if not partition.online:
                 raise KafkaError(absence(rooms, partition.topic, partition.index))
             _append(append, partition, own, part, asker)
@@ -266,9 +269,10 @@ def _write_later(
                 raise converted
             if not partition.online:
                 raise KafkaError(absence(append.rooms, partition.topic, partition.index))
+            whole = memoryview(converted)
             if asker is not None:
-                transactional.check_still(append.rooms, partition, asker, append.version)
-            _write(append, partition, memoryview(converted), part)
+                transactional.check(append.rooms, partition, asker, whole, append.version)
+            _write(append, partition, whole, part)
         except KafkaError as error:
             _refuse_by(part, error)
         except BaseException:

@@ -44,39 +44,45 @@ def refusal(request: ProduceRequest) -> KafkaError | None:
 
 
 def must_ask(rooms: Rooms, partition: Partition, asker: Asker, version: int) -> bool:
-    """Whether the coordinator is to be asked before the batch is written."""
-    if rooms.enlisting.is_open(partition, asker):
+    """Whether the coordinator is to be asked before the batch is written; of one whose epoch is
+    over the log knows enough."""
+    if _is_over(partition, asker) or rooms.enlisting.is_open(partition, asker):
         return False
     return version >= ADDS_SINCE_VERSION or rooms.config.transaction_partition_verification_enable
 
 
-def check_admitted(
-    code: ErrorCode, version: int, partition: Partition, asker: Asker, records: memoryview
+def check(
+    rooms: Rooms, partition: Partition, asker: Asker, records: memoryview, version: int
 ) -> None:
-    """The coordinator has answered: raises KafkaError in the words of the version.
+    """Whether a batch may be written here and now: raises KafkaError if its transaction has been
+    ended while it waited, for a conversion perhaps.
 
     With the newer protocol the first batch in a partition begins at 0: each transaction has an
     epoch of its own.
     """
-    if code:
-        raise _error(code, version)
+    adds = version >= ADDS_SINCE_VERSION
     is_known = asker.producer_id in partition.log.producer_state.producers
-    if version >= ADDS_SINCE_VERSION and not is_known and read_header(records).base_sequence:
+    if adds and not is_known and read_header(records).base_sequence:
         raise KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    verifies = adds or rooms.config.transaction_partition_verification_enable
+    # Of an epoch that is over the log says so itself.
+    if (
+        verifies
+        and not _is_over(partition, asker)
+        and not rooms.enlisting.may_write(partition, asker)
+    ):
+        raise refused(ErrorCode.CONCURRENT_TRANSACTIONS, version)
 
 
-def check_still(rooms: Rooms, partition: Partition, asker: Asker, version: int) -> None:
-    """Raises KafkaError if the transaction has been ended while its batch was being converted."""
-    verifies = rooms.config.transaction_partition_verification_enable
-    if version < ADDS_SINCE_VERSION and not verifies:
-        return
-    if not rooms.enlisting.may_write(partition, asker):
-        raise _error(ErrorCode.CONCURRENT_TRANSACTIONS, version)
+def _is_over(partition: Partition, asker: Asker) -> bool:
+    """Whether the log knows a later epoch of the producer."""
+    producer = partition.log.producer_state.producers.get(asker.producer_id)
+    return producer is not None and asker.producer_epoch < producer.epoch
 
 
-def _error(code: ErrorCode, version: int) -> KafkaError:
-    """By a name at which every client does the right thing: NOT_ENOUGH_REPLICAS is one at which all
-    of them send the batch again, and nothing else."""
+def refused(code: ErrorCode, version: int) -> KafkaError:
+    """What the coordinator has answered, by a name at which every client does the right thing: at
+    NOT_ENOUGH_REPLICAS all of them send the batch again, and nothing else."""
     if code is ErrorCode.PRODUCER_FENCED:
         return KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE_VERSION:

@@ -105,8 +105,8 @@ class _Asked(NamedTuple):
 
 class TransactionShard:
     """One shard. `settings` is asked at each command; `take_producer_id` gives an id that nobody
-    has had; `send_markers` is called when a decision is durable, and is to come to
-    `markers_written`."""
+    has had, or raises KafkaError with a code at which clients ask again; `send_markers` is called
+    when a decision is durable, and is to come to `markers_written`."""
 
     def __init__(
         self,
@@ -264,7 +264,10 @@ class TransactionShard:
         for transaction in list(self.transactions.values()):
             is_late = transaction.started_ms + transaction.timeout_ms < now.wall_ms
             if transaction.state is ONGOING and is_late:
-                self._abort(outcome, transaction, now, "it was open for transaction.timeout.ms")
+                try:
+                    self._abort(outcome, transaction, now, "it was open for transaction.timeout.ms")
+                except KafkaError:
+                    continue  # its epochs are used up, and so are the producer ids: the next time
         return outcome
 
     def remove_expired(self, now: Moment) -> Outcome:
@@ -435,9 +438,9 @@ class TransactionShard:
 
     def _abort(self, outcome: Outcome, transaction: Transaction, now: Moment, reason: str) -> None:
         """Ends a transaction against its producer's will, whose epoch is over."""
-        self._tell(outcome, "transaction_aborted", transaction, reason)
         is_newer = self._settings().version >= NEWER
         self._decide(outcome, transaction, now, committed=False, is_newer=is_newer, fences=True)
+        self._tell(outcome, "transaction_aborted", transaction, reason)
 
     def _decide(
         self,
@@ -456,7 +459,7 @@ class TransactionShard:
         )
         if transaction.state is not ONGOING:
             new.partitions, new.started_ms = {}, now.wall_ms
-        if is_newer and transaction.is_exhausted and not fences:
+        if is_newer and transaction.is_exhausted:
             new.next_producer_id = self._take_producer_id()
         if is_newer or fences:
             new.producer_epoch += 1
