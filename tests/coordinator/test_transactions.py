@@ -13,6 +13,7 @@ from ottla.broker.coordinator.transaction.shard import Asker, TransactionSetting
 from ottla.broker.coordinator.transaction.states import FOLLOWERS, TransactionState
 from ottla.broker.coordinator.transaction.transaction import EPOCH_MAX, Transaction
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.coordinator_records import TransactionLogValue
 from tests.coordinator.transactions import ID, TIMEOUT_MS, Lone
 
 T0, T1 = ("t", 0), ("t", 1)
@@ -415,3 +416,15 @@ def test_without_producer_ids_nothing_is_begun_that_needs_one() -> None:
     lone.are_ids_used_up = False
     lone.abort_timed_out()
     assert len(lone.due) == 1
+
+
+def test_a_state_that_is_none_is_corrupt() -> None:
+    lone = Lone()
+    lone.init()
+    (record,) = lone.records
+    assert isinstance(record.value, TransactionLogValue)
+    record.value.transaction_status = 7
+
+    with pytest.raises(KafkaError) as raised:
+        lone.shard.apply(record, 0)
+    assert raised.value.code is ErrorCode.CORRUPT_MESSAGE

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ottla.broker.coordinator.transaction.states import EMPTY, TransactionState
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.coordinator_records import TransactionLogValue
 
 NO_PRODUCER_ID = -1
@@ -45,6 +46,12 @@ class Transaction:
 
     @classmethod
     def from_value(cls, transactional_id: str, value: TransactionLogValue) -> Transaction:
+        """Raises CORRUPT_MESSAGE for a state that is none."""
+        try:
+            state = TransactionState(value.transaction_status)
+        except ValueError:
+            reason = f"{transactional_id!r} is in state {value.transaction_status}, which is none."
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, reason) from None
         places = {
             (topic.topic, index): None
             for topic in value.transaction_partitions or ()
@@ -55,7 +62,7 @@ class Transaction:
             value.producer_id,
             value.producer_epoch,
             value.transaction_timeout_ms,
-            TransactionState(value.transaction_status),
+            state,
             places,
             value.transaction_start_timestamp_ms,
             value.transaction_last_update_timestamp_ms,
