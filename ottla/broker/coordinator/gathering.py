@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from ottla.broker.coordinator.outcome import EndMarker, Outcome, Stamp
 from ottla.broker.coordinator.record_format import RecordFormat
+from ottla.broker.log.producer_state import NO_COORDINATOR_EPOCH, Producer
+from ottla.protocol.records.batch import NO_PRODUCER_EPOCH
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.control import build_marker
 from ottla.protocol.records.record import Record
@@ -13,6 +16,28 @@ from ottla.protocol.records.record import Record
 BATCH_BYTES_MAX = 512 * 1024
 """Keys and values of one batch, but for a single record that is larger: half of Kafka's default
 message.max.bytes, so that a Kafka broker takes over what we wrote."""
+
+
+class Fence(NamedTuple):
+    """How far a producer has come in a partition: what is older than its epochs is refused."""
+
+    producer_epoch: int
+    coordinator_epoch: int
+    is_open: bool
+
+    @classmethod
+    def of(cls, producer: Producer | None) -> Fence:
+        """Of one that a log knows, or does not."""
+        if producer is None:
+            return cls(NO_PRODUCER_EPOCH, NO_COORDINATOR_EPOCH, is_open=False)
+        is_open = producer.transaction_start is not None
+        return cls(producer.epoch, producer.coordinator_epoch, is_open)
+
+    def behind(self, stamp: Stamp | EndMarker) -> Fence:
+        """The same when this is written, too."""
+        if isinstance(stamp, EndMarker):
+            return Fence(stamp.producer_epoch, stamp.coordinator_epoch, is_open=False)
+        return Fence(stamp.producer_epoch, self.coordinator_epoch, is_open=True)
 
 
 class _Piece:
@@ -52,6 +77,14 @@ class Gathered:
         encode = self._format.encode
         last.records += [encode(record, now_ms) for record in outcome.records]
         last.marker = outcome.marker
+
+    def fence(self, producer_id: int, fence: Fence) -> Fence:
+        """How far a producer has come when all of this is written."""
+        for piece in self._pieces:
+            for stamp in (piece.stamp, piece.marker):
+                if stamp is not None and stamp.producer_id == producer_id:
+                    fence = fence.behind(stamp)
+        return fence
 
     def batches(self) -> Iterator[bytearray]:
         for piece in self._pieces:

@@ -23,7 +23,7 @@ from concurrent.futures import Executor
 from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar
 
-from ottla.broker.coordinator.gathering import Gathered
+from ottla.broker.coordinator.gathering import Fence, Gathered
 from ottla.broker.coordinator.history import History
 from ottla.broker.coordinator.loading import Loader, LoadFailed
 from ottla.broker.coordinator.outcome import (
@@ -126,6 +126,12 @@ class Runner(Generic[S]):
 
     def now(self) -> Moment:
         return self._coordinator.now()
+
+    def fence(self, producer_id: int) -> Fence:
+        """How far a producer has come in the partition, with what is on its way there. The log
+        would refuse what is older, and the shard be ahead of it: so who writes asks before."""
+        producer = self.partition.log.producer_state.producers.get(producer_id)
+        return self._gathered.fence(producer_id, Fence.of(producer))
 
     def perform(self, outcome: Outcome) -> None:
         """Does what a command of the shard asks for."""

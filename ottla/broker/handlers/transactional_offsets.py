@@ -73,6 +73,8 @@ def _commit(
         return
     try:
         runner, shard = rooms.groups.runner(request.group_id)
+        if request.producer_epoch < runner.fence(request.producer_id).producer_epoch:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)
     except KafkaError as error:
         pending.complete(refused(request, error.code))
         return

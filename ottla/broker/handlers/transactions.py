@@ -16,6 +16,7 @@ from ottla.broker.coordinator.group.patterns import check_pattern, resolve
 from ottla.broker.coordinator.outcome import EndMarker, Outcome, Reply
 from ottla.broker.coordinator.placement import partition_for
 from ottla.broker.coordinator.runtime import Runner
+from ottla.broker.coordinator.transaction.markers import Asked
 from ottla.broker.coordinator.transaction.shard import (
     NEWER,
     Asker,
@@ -177,9 +178,12 @@ def handle_write_txn_markers(
             asked.transaction_result,
             asked.coordinator_epoch,
         )
-        # An error code is an answer here, and the first is falsy.
         then = gathering.part(number).complete
-        session.rooms.transactions.markers.write(place, marker, asked.transaction_version, then)
+        if asked.producer_id < 0 or asked.producer_epoch < 0:
+            then(ErrorCode.UNKNOWN_SERVER_ERROR)  # what Kafka says of it
+            continue
+        wanted = Asked(marker, asked.transaction_version)
+        session.rooms.transactions.markers.write(place, wanted, then)
     return gathering
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
+from ottla.broker.coordinator.gathering import Fence
 from ottla.broker.coordinator.group.coordinator import CONSUMER_OFFSETS, GroupCoordinator
 from ottla.broker.coordinator.group.refusals import shown
 from ottla.broker.coordinator.outcome import EndMarker
@@ -28,6 +30,36 @@ FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COOR
 """Somebody has ended it there by a later marker: nothing of this transaction is open."""
 
 Then = Callable[[ErrorCode], None]
+
+
+class Asked(NamedTuple):
+    """A marker that is to be written. `decides` is true of the coordinator's own."""
+
+    marker: EndMarker
+    version: int
+    decides: bool = False
+
+    def checked(self, fence: Fence) -> EndMarker:
+        """The marker as it is to be written where a producer has come so far; raises KafkaError.
+
+        One of the newer protocol must be above the epoch of an open transaction (KIP-890). But what
+        is open is closed by its coordinator, whatever epochs somebody else has brought there: it
+        has told the producer that the transaction is over.
+        """
+        marker = self.marker
+        if self.decides and fence.is_open:
+            return marker._replace(
+                producer_epoch=max(marker.producer_epoch, fence.producer_epoch),
+                coordinator_epoch=max(marker.coordinator_epoch, fence.coordinator_epoch),
+            )
+        is_same = marker.producer_epoch == fence.producer_epoch
+        if marker.producer_epoch < fence.producer_epoch or (
+            self.version >= NEWER and is_same and fence.is_open
+        ):
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)
+        if marker.coordinator_epoch < fence.coordinator_epoch:
+            raise KafkaError(ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+        return marker
 
 
 class _Waiter:
@@ -87,11 +119,15 @@ class Markers:
         if not left:
             done()
             return
-        marker = EndMarker(due.producer_id, due.producer_epoch, due.committed, coordinator_epoch)
+        asked = Asked(
+            EndMarker(due.producer_id, due.producer_epoch, due.committed, coordinator_epoch),
+            due.version,
+            decides=True,
+        )
 
         def again(place: Place) -> None:
             if not self._closed and is_wanted():
-                self.write(place, marker, due.version, partial(then, place))
+                self.write(place, asked, partial(then, place))
 
         def then(place: Place, code: ErrorCode) -> None:
             if code and code not in GONE | FENCED:
@@ -112,7 +148,7 @@ class Markers:
         for place in due.places:
             again(place)
 
-    def write(self, place: Place, marker: EndMarker, version: int, then: Then) -> None:
+    def write(self, place: Place, asked: Asked, then: Then) -> None:
         """Writes one marker. `then` hears NONE when it is durable, or why it cannot be."""
         topic, index = place
         partition = self._replicas.get(topic, index)
@@ -121,23 +157,21 @@ class Markers:
             is_known = known is not None and index in known.partitions
             absent = ErrorCode.NOT_LEADER_OR_FOLLOWER
             then(absent if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            return
-        refused = _refusal(partition, marker, version)
-        if refused:
-            then(refused)
         elif topic == CONSUMER_OFFSETS:
-            self._write_offsets(index, marker, then)
+            self._write_offsets(index, asked, then)
         else:
-            append = partial(self._append, partition, marker, then)
+            append = partial(self._append, partition, asked, then)
             if not self._replicas.in_turn(partition, append):
                 append()
 
-    def _append(self, partition: Partition, marker: EndMarker, then: Then) -> None:
+    def _append(self, partition: Partition, asked: Asked, then: Then) -> None:
         if not partition.online:
             then(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
-        batch = build_marker(**marker._asdict(), timestamp=self._clock.wall_ms())
         try:
+            producer = partition.log.producer_state.producers.get(asked.marker.producer_id)
+            marker = asked.checked(Fence.of(producer))
+            batch = build_marker(**marker._asdict(), timestamp=self._clock.wall_ms())
             result = self._replicas.append_internal(partition, memoryview(batch))
         except KafkaError as error:
             then(error.code)
@@ -146,27 +180,12 @@ class Markers:
             partition, last_offset=result.last_offset, listener=_Waiter(then), part=None
         )
 
-    def _write_offsets(self, index: int, marker: EndMarker, then: Then) -> None:
+    def _write_offsets(self, index: int, asked: Asked, then: Then) -> None:
         """Through the group coordinator, for whom the offsets are committed now, or forgotten."""
         try:
             runner, shard = self._groups.runner_of(index)
+            marker = asked.checked(runner.fence(asked.marker.producer_id))
         except KafkaError as error:
             then(shown(error.code))
             return
         runner.perform(shard.decide_transaction(marker, _Waiter(then), runner.now()))
-
-
-def _refusal(partition: Partition, marker: EndMarker, version: int) -> ErrorCode:
-    """What the log itself would refuse, and a marker of the newer protocol whose epoch is that of
-    an open transaction, which it must be above (KIP-890)."""
-    producer = partition.log.producer_state.producers.get(marker.producer_id)
-    if producer is None:
-        return ErrorCode.NONE
-    if marker.producer_epoch < producer.epoch:
-        return ErrorCode.INVALID_PRODUCER_EPOCH
-    is_same = marker.producer_epoch == producer.epoch
-    if version >= NEWER and is_same and producer.transaction_start is not None:
-        return ErrorCode.INVALID_PRODUCER_EPOCH
-    if marker.coordinator_epoch < producer.coordinator_epoch:
-        return ErrorCode.TRANSACTION_COORDINATOR_FENCED
-    return ErrorCode.NONE

@@ -1,0 +1,169 @@
+"""Markers that meet what somebody else has written: nothing stays open, and nothing is thrown away
+that is not theirs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from ottla.broker.coordinator.placement import partition_for
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.groups import FindCoordinatorRequest
+from ottla.protocol.messages.produce import ProduceRequest
+from ottla.protocol.messages.producer_ids import InitProducerIdRequest
+from ottla.protocol.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    TxnOffsetCommitRequest,
+    WriteTxnMarkersRequest,
+)
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.record import Record
+from tests.coordinator.asking import ask
+from tests.handlers.rooms import House
+
+OFFSETS = "__consumer_offsets"
+GROUP = "g"
+ID = "x"
+PARTITIONS = 3
+
+
+@pytest.fixture
+async def house() -> AsyncIterator[House]:
+    config = {
+        "offsets.topic.num.partitions": str(PARTITIONS),
+        "transaction.state.log.num.partitions": "2",
+    }
+    async with House(config) as opened:
+        await opened.create("t")
+        await ask(opened, FindCoordinatorRequest(key_type=1, key=ID), 3)
+        await ask(opened, FindCoordinatorRequest(key_type=0, key=GROUP), 3)
+        yield opened
+
+
+async def _mark(house: House, *markers: tuple[int, int, str, int, int]) -> list[int]:
+    """The answers to aborts, each of (producer id, epoch, topic, partition, coordinator epoch)."""
+    wanted = WriteTxnMarkersRequest
+    request = wanted(
+        [
+            wanted.WritableTxnMarker(
+                producer_id,
+                epoch,
+                False,
+                [wanted.WritableTxnMarkerTopic(topic, [index])],
+                coordinator_epoch,
+            )
+            for producer_id, epoch, topic, index, coordinator_epoch in markers
+        ]
+    )
+    answer = await ask(house, request, 1)
+    return [one.topics[0].partitions[0].error_code for one in answer.markers]
+
+
+async def _begin(house: House) -> int:
+    """A producer id that has the partition in its transaction, in epoch 0."""
+    producer = await ask(house, InitProducerIdRequest(ID, 60_000), 4)
+    producer_id: int = producer.producer_id
+    topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic("t", [0])
+    added = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=ID,
+        v3_and_below_producer_id=producer_id,
+        v3_and_below_producer_epoch=0,
+        v3_and_below_topics=[topic],
+    )
+    answer = await ask(house, added, 3)
+    assert answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code == 0
+    return producer_id
+
+
+async def _write(house: House, producer_id: int, sequence: int) -> int:
+    batch = build_batch(
+        [Record(0, 1_700_000_000_000, None, b"value")],
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=sequence,
+        transactional=True,
+    )
+    part = ProduceRequest.PartitionProduceData(0, memoryview(batch))
+    request = ProduceRequest(
+        ID, -1, 1000, [ProduceRequest.TopicProduceData("t", partition_data=[part])]
+    )
+    answer = await ask(house, request, 9)
+    code: int = answer.responses[0].partition_responses[0].error_code
+    return code
+
+
+def _open(house: House) -> dict[int, int]:
+    partition = house.rooms.replicas.get("t", 0)
+    assert partition is not None
+    return partition.log.producer_state.open_transactions
+
+
+async def _end(house: House, producer_id: int) -> int:
+    answer = await ask(house, EndTxnRequest(ID, producer_id, 0, committed=True), 3)
+    code: int = answer.error_code
+    # Is answered when the transaction is complete.
+    await ask(house, InitProducerIdRequest(ID, 60_000), 4)
+    return code
+
+
+async def test_a_coordinator_closes_what_is_open_whoever_has_been_there(house: House) -> None:
+    producer_id = await _begin(house)
+    assert await _write(house, producer_id, 0) == 0
+    assert await _mark(house, (producer_id, 0, "t", 0, 100)) == [0]
+    assert await _write(house, producer_id, 1) == 0
+    assert _open(house)
+
+    assert await _end(house, producer_id) == 0
+    assert not _open(house)
+
+
+async def test_a_marker_of_a_later_epoch_has_closed_it_for_good(house: House) -> None:
+    producer_id = await _begin(house)
+    assert await _write(house, producer_id, 0) == 0
+    assert await _mark(house, (producer_id, 9, "t", 0, 0)) == [0]
+    assert await _write(house, producer_id, 1) == ErrorCode.INVALID_PRODUCER_EPOCH
+
+    assert await _end(house, producer_id) == 0
+    assert not _open(house)
+    assert house.events.named("transaction_marker_refused")
+
+
+async def test_epochs_that_fall_in_one_request_cost_the_later_marker_alone(house: House) -> None:
+    codes = await _mark(
+        house, (7, 10, OFFSETS, 0, 0), (7, 9, OFFSETS, 0, 0), (7, 10, OFFSETS, 0, 1)
+    )
+
+    assert codes == [0, ErrorCode.INVALID_PRODUCER_EPOCH, 0]
+    assert not house.events.named("coordinator_append_failed")
+
+
+async def test_a_producer_whose_epoch_is_over_commits_no_offsets_and_harms_nobody(
+    house: House,
+) -> None:
+    producer_id = await _begin(house)
+    await ask(house, AddOffsetsToTxnRequest(ID, producer_id, 0, GROUP), 3)
+    place = partition_for(GROUP, PARTITIONS)
+    assert await _mark(house, (producer_id, 100, OFFSETS, place, 0)) == [0]
+    asked: Any = TxnOffsetCommitRequest
+    part = asked.TxnOffsetCommitRequestPartition(0, 5)
+    request = asked(
+        ID, GROUP, producer_id, 0, topics=[asked.TxnOffsetCommitRequestTopic("t", [part])]
+    )
+    answer = await ask(house, request, 3)
+
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert not house.events.named("coordinator_append_failed")
+
+
+@pytest.mark.parametrize(("producer_id", "epoch"), [(-1, 0), (-5, 0), (5, -1)])
+async def test_nobodys_markers_are_not_written(house: House, producer_id: int, epoch: int) -> None:
+    codes = await _mark(house, (producer_id, epoch, "t", 0, 0), (producer_id, epoch, OFFSETS, 0, 0))
+
+    assert codes == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2
+    partition = house.rooms.replicas.get("t", 0)
+    assert partition is not None
+    assert partition.log.log_end_offset == 0
