@@ -118,7 +118,7 @@ class Lone:
         return TransactionShard(
             settings=lambda: self.settings,
             take_producer_id=self._take,
-            send_markers=lambda due: self.due.append(due),
+            send_markers=lambda _, due: self.due.append(due),
         )
 
     def _take(self) -> int:

@@ -3,16 +3,19 @@ that is not theirs."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from ottla.broker.coordinator.placement import partition_for
+from ottla.broker.coordinator.transaction.states import TransactionState
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.groups import FindCoordinatorRequest
 from ottla.protocol.messages.produce import ProduceRequest
 from ottla.protocol.messages.producer_ids import InitProducerIdRequest
+from ottla.protocol.messages.topics import CreatePartitionsRequest, DeleteTopicsRequest
 from ottla.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -167,3 +170,54 @@ async def test_nobodys_markers_are_not_written(house: House, producer_id: int, e
     partition = house.rooms.replicas.get("t", 0)
     assert partition is not None
     assert partition.log.log_end_offset == 0
+
+
+async def test_a_partition_that_is_named_twice_has_one_marker(house: House) -> None:
+    wanted = WriteTxnMarkersRequest
+    topics = [
+        wanted.WritableTxnMarkerTopic("t", [0] * 200),
+        wanted.WritableTxnMarkerTopic("u", [0]),
+    ]
+    marker = wanted.WritableTxnMarker(7, 0, False, topics, 0)
+    answer = await ask(house, wanted([marker]), 1)
+
+    (named, unknown) = answer.markers[0].topics
+    assert [one.error_code for one in named.partitions] == [0] * 200
+    assert unknown.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    partition = house.rooms.replicas.get("t", 0)
+    assert partition is not None
+    assert partition.log.log_end_offset == 1
+
+
+async def test_a_pending_offset_goes_with_its_topic(house: House) -> None:
+    producer_id = await _begin(house)
+    await ask(house, AddOffsetsToTxnRequest(ID, producer_id, 0, GROUP), 3)
+    asked: Any = TxnOffsetCommitRequest
+    part = asked.TxnOffsetCommitRequestPartition(0, 5)
+    request = asked(
+        ID, GROUP, producer_id, 0, topics=[asked.TxnOffsetCommitRequestTopic("t", [part])]
+    )
+    answer = await ask(house, request, 3)
+    assert answer.topics[0].partitions[0].error_code == 0
+    await ask(house, DeleteTopicsRequest(topic_names=["t"]), 5)
+    await house.create("t")
+
+    assert await _end(house, producer_id) == 0
+    _, shard = house.rooms.groups.runner(GROUP)
+    assert shard.offsets.get(GROUP, "t", 0) is None
+
+
+async def test_more_partitions_of_the_coordinators_topic_leave_nothing_open(house: House) -> None:
+    producer_id = await _begin(house)
+    assert await _write(house, producer_id, 0) == 0
+    runner, shard = house.rooms.transactions.runner(ID)
+    more = CreatePartitionsRequest.CreatePartitionsTopic("__transaction_state", 7, None)
+    answer = await ask(house, CreatePartitionsRequest([more], 5_000), 3)
+    assert answer.results[0].error_code == 0
+    now = runner.now()
+    runner.perform(shard.abort_timed_out(now._replace(wall_ms=now.wall_ms + 60_001)))
+    async with asyncio.timeout(5):
+        while shard.transactions[ID].state is not TransactionState.COMPLETE_ABORT:
+            await asyncio.sleep(0)
+
+    assert not _open(house)

@@ -29,7 +29,7 @@ class Fence(NamedTuple):
     def of(cls, producer: Producer | None) -> Fence:
         """Of one that a log knows, or does not."""
         if producer is None:
-            return cls(NO_PRODUCER_EPOCH, NO_COORDINATOR_EPOCH, is_open=False)
+            return NOWHERE
         is_open = producer.transaction_start is not None
         return cls(producer.epoch, producer.coordinator_epoch, is_open)
 
@@ -38,6 +38,9 @@ class Fence(NamedTuple):
         if isinstance(stamp, EndMarker):
             return Fence(stamp.producer_epoch, stamp.coordinator_epoch, is_open=False)
         return Fence(stamp.producer_epoch, self.coordinator_epoch, is_open=True)
+
+
+NOWHERE = Fence(NO_PRODUCER_EPOCH, NO_COORDINATOR_EPOCH, is_open=False)
 
 
 class _Piece:
@@ -55,11 +58,12 @@ class _Piece:
 class Gathered:
     """True if there is anything."""
 
-    __slots__ = ("_format", "_pieces")
+    __slots__ = ("_fences", "_format", "_pieces")
 
     def __init__(self, record_format: RecordFormat) -> None:
         self._format = record_format
         self._pieces: list[_Piece] = []
+        self._fences: dict[int, Fence] = {}  # of the producers that have something in it
 
     def __bool__(self) -> bool:
         return bool(self._pieces)
@@ -69,22 +73,27 @@ class Gathered:
 
     def add(self, outcome: Outcome, now_ms: int) -> None:
         """The records and the marker of an outcome that has some."""
+        # First what may raise: a piece without anything would be waited for.
+        encode = self._format.encode
+        records = [encode(record, now_ms) for record in outcome.records]
         pieces = self._pieces
         last = pieces[-1] if pieces else None
         if last is None or last.marker is not None or last.stamp != outcome.stamp:
             last = _Piece(outcome.stamp, now_ms)
             pieces.append(last)
-        encode = self._format.encode
-        last.records += [encode(record, now_ms) for record in outcome.records]
+        last.records += records
         last.marker = outcome.marker
+        for stamp in (outcome.stamp, outcome.marker):
+            if stamp is not None:
+                before = self._fences.get(stamp.producer_id, NOWHERE)
+                self._fences[stamp.producer_id] = before.behind(stamp)
 
     def fence(self, producer_id: int, fence: Fence) -> Fence:
-        """How far a producer has come when all of this is written."""
-        for piece in self._pieces:
-            for stamp in (piece.stamp, piece.marker):
-                if stamp is not None and stamp.producer_id == producer_id:
-                    fence = fence.behind(stamp)
-        return fence
+        """How far a producer is when all of this is written; `fence` is what the log says."""
+        own = self._fences.get(producer_id)
+        if own is None:
+            return fence
+        return own._replace(coordinator_epoch=max(own.coordinator_epoch, fence.coordinator_epoch))
 
     def batches(self) -> Iterator[bytearray]:
         for piece in self._pieces:

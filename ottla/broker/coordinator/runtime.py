@@ -312,7 +312,8 @@ class Runner(Generic[S]):
             partition=self.partition.index,
             error=str(error),
         )
-        self._refuse(part.answers, error.code)
+        # Whatever the log has against one of them, the others are to ask again.
+        self._refuse(part.answers, ErrorCode.NOT_COORDINATOR)
         self._throw_away(ErrorCode.NOT_COORDINATOR)
         if self.partition.online:
             self.start()
@@ -343,7 +344,8 @@ class Runner(Generic[S]):
             answer.reply.complete(self._coordinator.refuse(answer.response, code))
 
     def _arm(self) -> None:
-        assert self.shard is not None
+        if self.shard is None:
+            return  # what an answer has set off took its log dir offline
         next_ms = self.shard.next_deadline_ms()
         if next_ms is None or (self._timer_ms is not None and self._timer_ms <= next_ms):
             return

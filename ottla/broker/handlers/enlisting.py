@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Then = Callable[[ErrorCode], None]
 _Key = tuple[Partition, int]
+_Waiting = tuple[Asker, bool, Then]
 
 ASK_AGAIN = frozenset(
     {
@@ -41,7 +42,7 @@ class Enlisting:
 
     def __init__(self, coordinator: TransactionCoordinator) -> None:
         self._coordinator = coordinator
-        self._waiting: dict[_Key, list[tuple[Asker, Then]]] = {}
+        self._waiting: dict[_Key, list[_Waiting]] = {}
 
     def __repr__(self) -> str:
         return f"<Enlisting waiting={len(self._waiting)}>"
@@ -60,14 +61,14 @@ class Enlisting:
         key = (partition, asker.producer_id)
         waiting = self._waiting.get(key)
         if waiting is not None:
-            waiting.append((asker, then))
+            waiting.append((asker, adds, then))
             return
         try:
             runner, shard = self._coordinator.runner(asker.transactional_id)
         except KafkaError as error:
             then(error.code)
             return
-        self._waiting[key] = [(asker, then)]
+        self._waiting[key] = [(asker, adds, then)]
         places = [(partition.topic, partition.index)]
         told = _Told(self, partition, asker, adds=adds)
         if adds:
@@ -78,9 +79,9 @@ class Enlisting:
 
     def told(self, partition: Partition, asker: Asker, code: ErrorCode, *, adds: bool) -> None:
         """The coordinator has answered: lets go whoever waits."""
-        for other, then in self._waiting.pop((partition, asker.producer_id)):
-            if other != asker:
-                self.admit(partition, other, then, adds=adds)
+        for other, other_adds, then in self._waiting.pop((partition, asker.producer_id)):
+            if (other, other_adds) != (asker, adds):
+                self.admit(partition, other, then, adds=other_adds)
             elif code or self._is_held(partition, asker):
                 then(code)
             else:

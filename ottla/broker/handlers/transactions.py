@@ -7,6 +7,7 @@ not exist is refused, and an error finds the name that its version has for it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -49,7 +50,9 @@ SEVERAL_SINCE_VERSION = 4
 FENCED_SINCE_VERSION = 2
 """Before it a client takes no other error for the end of its producer."""
 NEWER_SINCE_VERSION = 5
-MARKER_VERSION_SINCE = 2
+MARKERS_TIMEOUT_S = 30.0
+MARKERS_PER_TURN = 50
+"""Markers of one request that are written before others get the loop: some milliseconds."""
 OLDER = 0
 
 AddedTopic = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
@@ -139,52 +142,63 @@ def handle_end_txn(
     return pending
 
 
-def handle_write_txn_markers(
+async def handle_write_txn_markers(
     session: Session, request: WriteTxnMarkersRequest, version: int
-) -> WriteTxnMarkersResponse | Pending:
+) -> WriteTxnMarkersResponse:
     """Ends transactions in partitions, whatever their coordinator says: it is who decides, or an
-    administrator who ends one that hangs."""
-    places = [
-        (asked, (topic.name, index))
-        for asked in request.markers
+    administrator who ends one that hangs. Who names a partition twice has one marker written."""
+    codes: dict[tuple[int, Place], ErrorCode] = {}
+    written = Awaited()
+    wanted = {
+        (number, (topic.name, index)): asked
+        for number, asked in enumerate(request.markers)
         for topic in asked.topics
         for index in topic.partition_indexes
-    ]
+    }
 
-    def make(codes: list[Any]) -> WriteTxnMarkersResponse:
-        coming = iter(codes)
-        response = WriteTxnMarkersResponse()
-        for asked in request.markers:
-            topics = [
-                MarkedTopic(
-                    topic.name,
-                    [
-                        MarkedPartition(index, int(next(coming)))
-                        for index in topic.partition_indexes
-                    ],
-                )
-                for topic in asked.topics
-            ]
-            response.markers.append(Marked(asked.producer_id, topics))
-        return response
+    def then(key: tuple[int, Place], code: ErrorCode) -> None:
+        codes[key] = code
+        if len(codes) == len(wanted):
+            written.complete(None)
 
-    if not places:
-        return make([])
-    gathering = Gathering(len(places), make)
-    for number, (asked, place) in enumerate(places):
-        marker = EndMarker(
-            asked.producer_id,
-            asked.producer_epoch,
-            asked.transaction_result,
-            asked.coordinator_epoch,
-        )
-        then = gathering.part(number).complete
+    for count, (key, asked) in enumerate(wanted.items(), 1):
         if asked.producer_id < 0 or asked.producer_epoch < 0:
-            then(ErrorCode.UNKNOWN_SERVER_ERROR)  # what Kafka says of it
-            continue
-        wanted = Asked(marker, asked.transaction_version)
-        session.rooms.transactions.markers.write(place, wanted, then)
-    return gathering
+            then(key, ErrorCode.UNKNOWN_SERVER_ERROR)  # what Kafka says of it
+        else:
+            place = key[1]
+            session.rooms.transactions.markers.write(place, _asked(asked), partial(then, key))
+        if count % MARKERS_PER_TURN == 0:
+            await asyncio.sleep(0)
+    if wanted:
+        # Whatever is not durable by then may be so later.
+        await asyncio.wait([written.future], timeout=MARKERS_TIMEOUT_S)
+    late = ErrorCode.REQUEST_TIMED_OUT
+    response = WriteTxnMarkersResponse()
+    for number, asked in enumerate(request.markers):
+        topics = [
+            MarkedTopic(
+                topic.name,
+                [
+                    MarkedPartition(index, int(codes.get((number, (topic.name, index)), late)))
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in asked.topics
+        ]
+        response.markers.append(Marked(asked.producer_id, topics))
+    return response
+
+
+def _asked(marker: WriteTxnMarkersRequest.WritableTxnMarker) -> Asked:
+    return Asked(
+        EndMarker(
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.transaction_result,
+            marker.coordinator_epoch,
+        ),
+        marker.transaction_version,
+    )
 
 
 def handle_describe_transactions(

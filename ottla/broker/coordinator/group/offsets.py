@@ -7,7 +7,6 @@ a newer one has been committed meanwhile, or it is gone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from ottla.protocol.messages.coordinator_records import OffsetCommitValue
@@ -111,8 +110,9 @@ class Offsets:
         """Topic -> partition -> offset; not to be changed."""
         return self._by_group.get(group_id, _NOTHING)
 
-    def groups(self) -> Iterator[str]:
-        return iter(self._by_group)
+    def groups(self) -> list[str]:
+        """All that have offsets, or would have if a transaction were committed."""
+        return list(dict.fromkeys((*self._by_group, *self._open)))
 
     def is_pending(self, key: Key) -> bool:
         """Whether a transaction that is not decided has committed an offset for it."""

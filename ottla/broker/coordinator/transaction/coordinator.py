@@ -42,12 +42,15 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
 
     markers: Markers
 
-    def send_markers(self, due: MarkersDue) -> None:
-        """A decision is durable."""
-        runner, shard = self.runner(due.transactional_id)
+    def send_markers(self, shard: TransactionShard, due: MarkersDue) -> None:
+        """A decision is durable. If another shard is in the place of the one that has taken it, it
+        has read the decision, and has the markers written itself. The id alone does not say where
+        it is: the topic may have got more partitions since."""
+        runner = next((runner for runner, one in self.loaded() if one is shard), None)
+        if runner is None:
+            return
 
         def is_wanted() -> bool:
-            # Another shard has read the decision, and has the markers written itself.
             return runner.shard is shard
 
         def done() -> None:
@@ -91,7 +94,7 @@ def make_transaction_coordinator(
         return TransactionShard(
             settings=settings,
             take_producer_id=take_producer_id,
-            send_markers=lambda due: coordinator.send_markers(due),
+            send_markers=lambda shard, due: coordinator.send_markers(shard, due),
         )
 
     coordinator = TransactionCoordinator(

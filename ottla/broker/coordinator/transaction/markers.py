@@ -24,7 +24,10 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.control import build_marker
 
 RETRY_S = 0.1
-"""How soon a partition is asked again that could not take its marker."""
+RETRY_S_MAX = 5.0
+"""How soon a partition is asked again that could not take its marker; each time it is twice that."""
+TRIES_UNTOLD = 5
+"""After so many, some seconds, the log says for which partition a transaction waits."""
 GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 """Somebody has ended it there by a later marker: nothing of this transaction is open."""
@@ -44,7 +47,8 @@ class Asked(NamedTuple):
 
         One of the newer protocol must be above the epoch of an open transaction (KIP-890). But what
         is open is closed by its coordinator, whatever epochs somebody else has brought there: it
-        has told the producer that the transaction is over.
+        has told the producer that the transaction is over. No such marker comes late: the next
+        transaction begins when all of this one's are durable.
         """
         marker = self.marker
         if self.decides and fence.is_open:
@@ -115,8 +119,8 @@ class Markers:
         """Writes all markers of a decision, and calls `done` when all are durable. No partition is
         asked again when they are not wanted any more: with the older protocol the next transaction
         has the same epoch, and a late marker would end that."""
-        left = dict.fromkeys(due.places)
-        if not left:
+        tries = dict.fromkeys(due.places, 0)
+        if not tries:
             done()
             return
         asked = Asked(
@@ -131,22 +135,30 @@ class Markers:
 
         def then(place: Place, code: ErrorCode) -> None:
             if code and code not in GONE | FENCED:
-                self._loop.call_later(RETRY_S, again, place)
+                tries[place] += 1
+                if tries[place] == TRIES_UNTOLD:
+                    self._tell("transaction_marker_waits", due, place, code)
+                wait_s = min(RETRY_S * 2 ** tries[place], RETRY_S_MAX)
+                self._loop.call_later(wait_s, again, place)
                 return
             if code in FENCED:
-                self._events.warning(
-                    "transaction_marker_refused",
-                    transactional_id=due.transactional_id,
-                    topic=place[0],
-                    partition=place[1],
-                    reason=code.name,
-                )
-            left.pop(place, None)
-            if not left:
+                self._tell("transaction_marker_refused", due, place, code)
+            tries.pop(place, None)
+            if not tries:
                 done()
 
         for place in due.places:
             again(place)
+
+    def _tell(self, event: str, due: MarkersDue, place: Place, code: ErrorCode) -> None:
+        topic, partition = place
+        self._events.warning(
+            event,
+            transactional_id=due.transactional_id,
+            topic=topic,
+            partition=partition,
+            reason=code.name,
+        )
 
     def write(self, place: Place, asked: Asked, then: Then) -> None:
         """Writes one marker. `then` hears NONE when it is durable, or why it cannot be."""

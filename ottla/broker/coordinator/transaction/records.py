@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.broker.coordinator.record_format import RecordFormat
+from ottla.broker.coordinator.transaction.shard import FLEXIBLE
 from ottla.protocol.messages.coordinator_records import TransactionLogKey, TransactionLogValue
 from ottla.protocol.records.batch import NO_SEQUENCE
-
-FLEXIBLE_SINCE_LEVEL = 1
 
 
 def transaction_records(level: Callable[[], int]) -> RecordFormat:
     """`level` is the finalized transaction.version; below 1 a value has no tagged fields."""
     return RecordFormat(
         {0: (TransactionLogKey, TransactionLogValue)},
-        lambda value: 1 if level() >= FLEXIBLE_SINCE_LEVEL else 0,
+        lambda value: 1 if level() >= FLEXIBLE else 0,
         base_sequence=NO_SEQUENCE,
     )

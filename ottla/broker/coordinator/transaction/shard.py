@@ -54,7 +54,10 @@ from ottla.protocol.messages.producer_ids import InitProducerIdResponse
 from ottla.protocol.messages.transactions import DescribeTransactionsResponse, EndTxnResponse
 
 NEWER = 2
-"""The transaction.version with which each end of a transaction raises the epoch (KIP-890)."""
+"""The transaction.version with which each end of a transaction raises the epoch (KIP-890). Below
+it, what a client asks by the newer protocol is done by the older."""
+FLEXIBLE = 1
+"""The one with which records have a place for what that needs."""
 
 Described = DescribeTransactionsResponse.TransactionState
 
@@ -113,7 +116,7 @@ class TransactionShard:
         *,
         settings: Callable[[], TransactionSettings],
         take_producer_id: Callable[[], int],
-        send_markers: Callable[[MarkersDue], None],
+        send_markers: Callable[[TransactionShard, MarkersDue], None],
     ) -> None:
         self._settings = settings
         self._take_producer_id = take_producer_id
@@ -189,12 +192,13 @@ class TransactionShard:
 
         def command(outcome: Outcome, now: Moment) -> EndTxnResponse:
             transaction = self._known(asker.transactional_id)
-            begins = begins_newer if is_newer else begins_older
+            raises = is_newer and self._settings().version >= NEWER
+            begins = begins_newer if raises else begins_older
             producer_id, epoch = asker.producer_id, asker.producer_epoch
             try:
                 if begins(transaction, producer_id, epoch, committed=committed):
                     transaction = self._decide(
-                        outcome, transaction, now, committed=committed, is_newer=is_newer
+                        outcome, transaction, now, committed=committed, is_newer=raises
                     )
             except KafkaError as error:
                 self._tell_fenced(outcome, transaction, asker, error)
@@ -477,13 +481,14 @@ class TransactionShard:
             tuple(transaction.partitions),
             transaction.client_version,
         )
-        outcome.due.append(partial(self._send_markers, due))
+        outcome.due.append(partial(self._send_markers, self, due))
 
     def _write(self, outcome: Outcome, before: Transaction, new: Transaction, now: Moment) -> None:
         assert new.state in FOLLOWERS[before.state], (before, new)
         new.previous_producer_id = before.producer_id
         new.updated_ms = now.wall_ms
-        record = CoordinatorRecord(TransactionLogKey(new.transactional_id), new.to_value())
+        value = new.to_value(is_flexible=self._settings().version >= FLEXIBLE)
+        record = CoordinatorRecord(TransactionLogKey(new.transactional_id), value)
         outcome.records.append(record)
         self.apply(record, now.wall_ms)
         self.transactions[new.transactional_id].last_epoch = new.last_epoch

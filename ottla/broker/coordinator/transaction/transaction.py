@@ -71,14 +71,14 @@ class Transaction:
             value.client_transaction_version,
         )
 
-    def to_value(self) -> TransactionLogValue:
-        """Null partitions say that nothing was ever added, as in Kafka."""
+    def to_value(self, *, is_flexible: bool) -> TransactionLogValue:
+        """Null partitions say that nothing was ever added, as in Kafka. A value that is not
+        flexible, of before transaction.version 1, has no place for what only the newer protocol
+        needs."""
         by_topic = grouped(self.partitions)
         schema = TransactionLogValue.PartitionsSchema
-        return TransactionLogValue(
+        value = TransactionLogValue(
             producer_id=self.producer_id,
-            previous_producer_id=self.previous_producer_id,
-            next_producer_id=self.next_producer_id,
             producer_epoch=self.producer_epoch,
             transaction_timeout_ms=self.timeout_ms,
             transaction_status=int(self.state),
@@ -87,8 +87,12 @@ class Transaction:
             else [schema(topic, indexes) for topic, indexes in by_topic.items()],
             transaction_last_update_timestamp_ms=self.updated_ms,
             transaction_start_timestamp_ms=self.started_ms,
-            client_transaction_version=self.client_version,
         )
+        if is_flexible:
+            value.previous_producer_id = self.previous_producer_id
+            value.next_producer_id = self.next_producer_id
+            value.client_transaction_version = self.client_version
+        return value
 
 
 def is_exhausted(epoch: int) -> bool:
