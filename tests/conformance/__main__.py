@@ -23,7 +23,14 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from tests.conformance import admin_commands, files, groups, share_groups, topic_command
+from tests.conformance import (
+    admin_commands,
+    files,
+    groups,
+    share_groups,
+    topic_command,
+    transactions,
+)
 from tests.conformance.clients import CLIENTS, CONFLUENT, JAVA, Client, ClientError
 from tests.conformance.records import PARTITIONS, expected
 from tests.peers import jars, topics
@@ -141,6 +148,15 @@ def exercise_share_groups(run: Run, names: list[str]) -> None:
     run.failures += failures
 
 
+def exercise_transactions(run: Run, names: list[str]) -> None:
+    """Committed, aborted, fenced, and through a kill -9; each client has a broker of its own."""
+    console.print("transactions ...")
+    done, failures, _skipped = transactions.run(names)
+    for name, steps in done.items():
+        console.print(f"transactions of {name}: seconds of each part: {steps}")
+    run.failures += failures
+
+
 def run_clients(run: Run, bootstrap: str, names: list[str]) -> None:
     present: list[Client] = []
     for client in CLIENTS:
@@ -186,6 +202,7 @@ def main(bootstrap: str, only: str, records: int, keep: bool) -> None:
             server.stop()
             exercise_groups(run, names)
             exercise_share_groups(run, names)
+            exercise_transactions(run, names)
             if jars.missing_tools():
                 run.skip("Apache Kafka on our files", [jars.missing_tools()])
             else:

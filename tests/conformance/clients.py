@@ -90,8 +90,8 @@ def _go_build() -> None:
     subprocess.run(["go", "build", "-o", str(FRANZ_GO), "."], cwd=HERE / "go", check=True)
 
 
-def _franz_go_version() -> str:
-    found = re.search(r"franz-go (v\S+)", (HERE / "go" / "go.mod").read_text(encoding="utf-8"))
+def _go_version(module: str) -> str:
+    found = re.search(rf"{module} (v\S+)", (HERE / "go" / "go.mod").read_text(encoding="utf-8"))
     return found.group(1) if found else ""
 
 
@@ -128,6 +128,20 @@ CLIENTS = (
         prepare=_node_packages,
         consumes=False,
     ),
-    Client("franz-go", (str(FRANZ_GO),), _franz_go_version, tools=("go",), prepare=_go_build),
+    Client(
+        "franz-go",
+        (str(FRANZ_GO),),
+        lambda: _go_version("franz-go"),
+        tools=("go",),
+        prepare=_go_build,
+    ),
     JAVA,
+)
+# In scenes of transactions alone.
+SARAMA = Client(
+    "sarama",
+    (str(FRANZ_GO), "sarama"),
+    lambda: _go_version("sarama"),
+    tools=("go",),
+    prepare=_go_build,
 )

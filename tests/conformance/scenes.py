@@ -23,6 +23,9 @@ import click
 from tests.conformance import clients
 from tests.peers import jars
 
+BRIEF = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Flags of a JVM that lives for seconds."""
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -36,14 +39,15 @@ class Kind:
         return self.client.name
 
 
-def python(module: str) -> tuple[str, ...]:
+def python(module: str, folder: str = "members") -> tuple[str, ...]:
     """The command of a member in Python."""
-    return sys.executable, "-m", f"tests.conformance.members.{module}"
+    return sys.executable, "-m", f"tests.conformance.{folder}.{module}"
 
 
 def java(source: str) -> tuple[str, ...]:
     """The command of a member in Java, by the name of its file."""
-    return *clients.JAVA.driver[:-1], str(clients.HERE / "java" / source)
+    program, *arguments = clients.JAVA.driver[:-1]
+    return program, *BRIEF, *arguments, str(clients.HERE / "java" / source)
 
 
 class MemberProcess:
@@ -53,10 +57,25 @@ class MemberProcess:
         self._tell = tell
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the member
         self._process = subprocess.Popen(
-            command, cwd=jars.ROOT, stdout=subprocess.PIPE, stderr=self._errors, text=True
+            command,
+            cwd=jars.ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
+
+    @property
+    def is_over(self) -> bool:
+        return self._process.poll() is not None
+
+    def say(self, line: str) -> None:
+        """Writes a line to its standard input."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> None:
         self._process.send_signal(number)

@@ -6,12 +6,13 @@
     make crash ARGS="--rounds 3 --kafka"    the same against Apache Kafka
 
 Two raw idempotent producers keep five requests under way each and send what a crash left
-unanswered once more under the old sequence numbers; librdkafka writes idempotent and plain beside
-them. In one round of eight the broker is killed a second time while it recovers. At the end:
-nothing acknowledged is missing or lies at another offset, offsets are dense, nothing of an
-idempotent producer is doubled or out of order, and the broker was ready again within a second in
-nine rounds of ten. On a machine so busy that a start takes that long by itself, a start on an empty
-directory, made just before, is what a round is compared to.
+unanswered once more under the old sequence numbers; librdkafka writes idempotent, plain and in
+transactions beside them. In one round of eight the broker is killed a second time while it
+recovers. At the end: nothing acknowledged is missing or lies at another offset, offsets are dense,
+nothing of an idempotent producer is doubled or out of order, transactions are there as a whole or
+not at all, and the broker was ready again within a second in nine rounds of ten. On a machine so
+busy that a start takes that long by itself, a start on an empty directory, made just before, is
+what a round is compared to.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from tests.crash import oracle
+from tests.crash import oracle, transfers
+from tests.crash.transfers import TransferWriter
 from tests.crash.writers import LibraryWriter, RawWriter
 from tests.peers import topics
 from tests.peers.servers import ApacheKafka, Ottla, Server
@@ -70,15 +72,17 @@ class Crashes:
     up: threading.Event = field(default_factory=threading.Event)
     raw: list[RawWriter] = field(default_factory=list)
     library: list[LibraryWriter] = field(default_factory=list)
+    transfers: list[TransferWriter] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)
 
     @property
-    def writers(self) -> list[RawWriter | LibraryWriter]:
-        return [*self.raw, *self.library]
+    def writers(self) -> list[RawWriter | LibraryWriter | TransferWriter]:
+        return [*self.raw, *self.library, *self.transfers]
 
     def make_topics(self) -> None:
         counts = {"raw": RAW_PARTITIONS, "idempotent": PARTITIONS, "plain": PARTITIONS}
         topics.create(self.server.bootstrap, counts, {"flush.messages": "1"})
+        topics.create(self.server.bootstrap, {transfers.TOPIC: transfers.ACCOUNTS})
 
     def start_writers(self) -> None:
         port = self.server.port
@@ -91,12 +95,16 @@ class Crashes:
             LibraryWriter(name, port, seed, idempotent=name == "idempotent", partitions=PARTITIONS)
             for name, seed in zip(("idempotent", "plain"), seeds[RAW_PARTITIONS:], strict=True)
         ]
+        self.transfers = [
+            TransferWriter(number, port, self.random.randrange(1 << 32))
+            for number in range(transfers.WRITERS)
+        ]
         self.up.set()
         for writer in self.writers:
             writer.start()
 
     def _answers(self) -> list[int]:
-        return [len(writer.journal.acknowledged) for writer in self.writers]
+        return [writer.answered() for writer in self.writers]
 
     def _wait_for_answers(self) -> None:
         """Every writer has had an answer since the broker is up: requests are under way."""
@@ -151,6 +159,16 @@ class Crashes:
             writer.join()
 
 
+def judge_transfers(writers: list[TransferWriter], bootstrap: str, console: Console) -> list[str]:
+    found, wrong = transfers.read_committed(bootstrap)
+    for writer in writers:
+        wrong += writer.journal.failures
+        wrong += transfers.complaints(writer.name, writer.transfers, found)
+        count = len(writer.transfers)
+        console.print(f"{writer.name}: {writer.answered()} of {count} known to be committed")
+    return wrong
+
+
 def judge(crashes: Crashes, ready_max: float, console: Console) -> list[str]:
     """Reads everything back; returns what is wrong."""
     wrong: list[str] = []
@@ -165,6 +183,7 @@ def judge(crashes: Crashes, ready_max: float, console: Console) -> list[str]:
                 f"{journal.name}: {len(journal.acknowledged)} records acknowledged, "
                 f"{oracle.doubled(journal, partitions)} in the log twice"
             )
+    wrong += judge_transfers(crashes.transfers, crashes.server.bootstrap, console)
     with_unanswered = sum(done.unanswered > 0 for done in crashes.rounds)
     if with_unanswered < UNANSWERED_SHARE_MIN * len(crashes.rounds):
         wrong.append(f"requests were unanswered in only {with_unanswered} rounds")

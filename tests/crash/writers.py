@@ -87,6 +87,10 @@ class RawWriter(threading.Thread):
         self._producer = (-1, -1)
         self._ending = threading.Event()
 
+    def answered(self) -> int:
+        """How many records are acknowledged."""
+        return len(self.journal.acknowledged)
+
     def finish(self) -> None:
         """Sends nothing new; the thread ends when all is answered."""
         self._ending.set()
@@ -204,6 +208,10 @@ class LibraryWriter(threading.Thread):
                 "log_level": 0,
             }
         )
+
+    def answered(self) -> int:
+        """How many records are acknowledged."""
+        return len(self.journal.acknowledged)
 
     def outstanding(self) -> int:
         """Records that wait for an answer."""

@@ -153,6 +153,10 @@ func main() {
 		runMember(os.Args[2:])
 		return
 	}
+	if os.Args[1] == "transactional" {
+		runTransactional(os.Args[2:])
+		return
+	}
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

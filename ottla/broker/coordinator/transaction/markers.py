@@ -25,7 +25,7 @@ from ottla.protocol.records.control import build_marker
 
 RETRY_S = 0.1
 RETRY_S_MAX = 5.0
-"""How soon a partition is asked again that could not take its marker; each time it is twice that."""
+"""How soon a partition is asked again that could not take its marker, each time twice that."""
 TRIES_UNTOLD = 5
 """After so many, some seconds, the log says for which partition a transaction waits."""
 GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
