@@ -329,20 +329,35 @@ def test_what_was_open_stays_open_over_a_crash() -> None:
     assert lone.answer().error_code == 0
 
 
-def test_late_markers_of_an_older_decision_change_nothing() -> None:
+@pytest.mark.parametrize("is_newer", [True, False])
+def test_late_markers_of_an_older_decision_change_nothing(is_newer: bool) -> None:
     lone = Lone()
     asker = lone.begun(T0)
-    lone.end(asker)
+    lone.end(asker, is_newer=is_newer)
     (late,) = lone.due
     lone.write_markers()
-    lone.end(lone.begun(T0), committed=False)
+    asker = lone.producer()
+    lone.add(asker, T0)
+    lone.end(asker, committed=False, is_newer=is_newer)
     before = list(lone.records)
-    lone.due.append(late)
-    lone.due.pop(0)
+    lone.due[:] = [late]
     lone.write_markers()
 
     assert lone.records == before
     assert lone.shard.transactions[ID].state is PA
+
+
+def test_the_last_epoch_belongs_to_nobody() -> None:
+    lone = Lone()
+    lone.init()
+    asker = _set_epoch(lone, EPOCH_MAX)
+    lone.answers.clear()
+    lone.add(asker, T0)
+    lone.end(asker, committed=False)
+
+    (_, added), (_, ended) = lone.answers
+    assert added.codes == [FENCED]
+    assert ended.error_code == FENCED
 
 
 def test_ids_that_nobody_uses_are_forgotten_but_not_what_is_open() -> None:

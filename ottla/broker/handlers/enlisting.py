@@ -55,22 +55,26 @@ class Enlisting:
         """The same of a batch that has waited elsewhere since it was admitted."""
         return _is_open(partition, asker) or self._is_held(partition, asker)
 
-    def admit(self, partition: Partition, asker: Asker, then: Then, *, adds: bool) -> None:
-        """Asks the coordinator. Calls `then` with NONE when the partition is in the transaction,
-        at once or later but in the order of the calls, or with the coordinator's error."""
-        key = (partition, asker.producer_id)
-        waiting = self._waiting.get(key)
-        if waiting is not None:
+    def admit(self, asker: Asker, wanted: list[tuple[Partition, Then]], *, adds: bool) -> None:
+        """Asks the coordinator, once for all of them. Calls each with NONE when its partition is in
+        the transaction, at once or later but in the order of the calls for this partition, or with
+        the coordinator's error."""
+        asked: list[Partition] = []
+        for partition, then in wanted:
+            waiting = self._waiting.get((partition, asker.producer_id))
+            if waiting is None:
+                waiting = self._waiting[partition, asker.producer_id] = []
+                asked.append(partition)
             waiting.append((asker, adds, then))
+        if not asked:
             return
+        told = _Told(self, asked, asker, adds=adds)
         try:
             runner, shard = self._coordinator.runner(asker.transactional_id)
         except KafkaError as error:
-            then(error.code)
+            told.complete(Enlisted([error.code] * len(asked)))
             return
-        self._waiting[key] = [(asker, adds, then)]
-        places = [(partition.topic, partition.index)]
-        told = _Told(self, partition, asker, adds=adds)
+        places = [(partition.topic, partition.index) for partition in asked]
         if adds:
             outcome = shard.enlist(asker, places, told, runner.now(), version=NEWER)
         else:
@@ -81,7 +85,7 @@ class Enlisting:
         """The coordinator has answered: lets go whoever waits."""
         for other, other_adds, then in self._waiting.pop((partition, asker.producer_id)):
             if (other, other_adds) != (asker, adds):
-                self.admit(partition, other, then, adds=other_adds)
+                self.admit(other, [(partition, then)], adds=other_adds)
             elif code or self._is_held(partition, asker):
                 then(code)
             else:
@@ -98,19 +102,19 @@ class Enlisting:
 class _Told:
     """Hears the coordinator's answer."""
 
-    __slots__ = ("_adds", "_asker", "_enlisting", "_partition")
+    __slots__ = ("_adds", "_asked", "_asker", "_enlisting")
 
     def __init__(
-        self, enlisting: Enlisting, partition: Partition, asker: Asker, *, adds: bool
+        self, enlisting: Enlisting, asked: list[Partition], asker: Asker, *, adds: bool
     ) -> None:
         self._enlisting = enlisting
-        self._partition = partition
+        self._asked = asked
         self._asker = asker
         self._adds = adds
 
     def complete(self, enlisted: Enlisted) -> None:
-        (code,) = enlisted.codes
-        self._enlisting.told(self._partition, self._asker, code, adds=self._adds)
+        for partition, code in zip(self._asked, enlisted.codes, strict=True):
+            self._enlisting.told(partition, self._asker, code, adds=self._adds)
 
 
 def _is_open(partition: Partition, asker: Asker) -> bool:

@@ -15,6 +15,7 @@ from ottla.broker.handlers.answers import NO_ANSWER, CloseConnection, NoAnswer, 
 from ottla.broker.handlers.context import Rooms, Session
 from ottla.broker.handlers.partitions import absence
 from ottla.broker.handlers.topic_names import INTERNAL_TOPICS
+from ottla.broker.handlers.transactional import Admission
 from ottla.broker.replication.replicas import Partition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -94,6 +95,7 @@ def handle_produce(
     append = Append(session.rooms, request, version, response)
     replicas = session.rooms.replicas
     refused = None
+    admissions: list[Admission] = []
     if request.acks not in VALID_ACKS or request.transactional_id is not None:
         refused = _refusal(request)
     by_id = version >= TOPIC_IDS_SINCE_VERSION
@@ -117,8 +119,10 @@ def handle_produce(
                 _append(append, partition, data.records, part)
             else:
                 _append_in_transaction(
-                    append, partition, data.records, part, request.transactional_id
+                    append, partition, data.records, part, request.transactional_id, admissions
                 )
+    if admissions:
+        transactional.admit(session.rooms, admissions, version)
     pending = append.pending
     if request.acks == 0:
         # What waits for a worker keeps its place in the line, so that who sends more than the
@@ -199,9 +203,10 @@ def _append_in_transaction(
     records: memoryview | None,
     part: PartResponse,
     transactional_id: str,
+    admissions: list[Admission],
 ) -> None:
-    """Appends at once while the producer's transaction is open here; before that it asks whether
-    the partition is in it. The frame's buffer is reused, so what waits is copied."""
+    """Appends at once while the producer's transaction is open here; before that it is to be asked
+    whether the partition is in it. The frame's buffer is reused, so what waits is copied."""
     asker = transactional.asker(transactional_id, records)
     rooms, version = append.rooms, append.version
     if asker is None or not transactional.must_ask(rooms, partition, asker, version):
@@ -223,8 +228,7 @@ def _append_in_transaction(
             _refuse_by(part, error)
         answer.committed(part)
 
-    adds = version >= transactional.ADDS_SINCE_VERSION
-    rooms.enlisting.admit(partition, asker, then, adds=adds)
+    admissions.append((asker, partition, then))
 
 
 def _write(append: Append, partition: Partition, records: memoryview, part: PartResponse) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.broker.coordinator.transaction.shard import Asker
 from ottla.broker.handlers.context import Rooms
-from ottla.broker.handlers.enlisting import ASK_AGAIN
+from ottla.broker.handlers.enlisting import ASK_AGAIN, Then
 from ottla.broker.replication.replicas import Partition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.produce import ProduceRequest
@@ -13,6 +13,9 @@ from ottla.protocol.records.batch import HEADER_SIZE, TRANSACTIONAL, read_header
 ABORTABLE_SINCE_VERSION = 11
 ADDS_SINCE_VERSION = 12
 """A partition that is not in the transaction comes to be in it (KIP-890)."""
+
+Admission = tuple[Asker, Partition, Then]
+"""Who wants to write where, and what hears of it."""
 
 MIXED = "Transactional records contained more than one producer ID"
 NOT_ADDED = "Partition was not added to the transaction"
@@ -49,6 +52,12 @@ def must_ask(rooms: Rooms, partition: Partition, asker: Asker, version: int) -> 
     if _is_over(partition, asker) or rooms.enlisting.is_open(partition, asker):
         return False
     return version >= ADDS_SINCE_VERSION or rooms.config.transaction_partition_verification_enable
+
+
+def admit(rooms: Rooms, admissions: list[Admission], version: int) -> None:
+    """Asks for all partitions of a request together: all batches are of one producer."""
+    wanted = [(partition, then) for _, partition, then in admissions]
+    rooms.enlisting.admit(admissions[0][0], wanted, adds=version >= ADDS_SINCE_VERSION)
 
 
 def check(

@@ -51,12 +51,9 @@ def handle_txn_offset_commit(
         pending.complete(refused(request, error.code))
         return pending
     asker = Asker(request.transactional_id, request.producer_id, request.producer_epoch)
-    rooms.enlisting.admit(
-        runner.partition,
-        asker,
-        partial(_commit, rooms, request, version, pending),
-        adds=version >= ADDS_SINCE_VERSION,
-    )
+    then = partial(_commit, rooms, request, version, pending)
+    adds = version >= ADDS_SINCE_VERSION
+    rooms.enlisting.admit(asker, [(runner.partition, then)], adds=adds)
     return pending
 
 

@@ -426,7 +426,9 @@ class Replicas:
 
     def _fail_commits(self, partition: Partition, code: ErrorCode) -> None:
         waiters = (*partition.commit_waiters, *partition.durable_waiters)
-        partition.commit_waiters, partition.durable_waiters = deque(), deque()
+        # In place: one that has just been answered may be what brought this about.
+        partition.commit_waiters.clear()
+        partition.durable_waiters.clear()
         for waiter in waiters:
             waiter.listener.failed(waiter.part, code)
 

@@ -51,6 +51,8 @@ def begins_newer(
     if transaction.state in ENDING:
         # Its producer id and epoch may be about to change.
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    if producer_epoch >= EPOCH_MAX:
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)  # the last epoch fences and belongs to nobody
     is_former = (
         transaction.previous_producer_id == producer_id
         and producer_epoch == EPOCH_MAX - 1

@@ -134,6 +134,8 @@ class Markers:
                 self.write(place, asked, partial(then, place))
 
         def then(place: Place, code: ErrorCode) -> None:
+            if place not in tries:
+                return
             if code and code not in GONE | FENCED:
                 tries[place] += 1
                 if tries[place] == TRIES_UNTOLD:
@@ -143,7 +145,7 @@ class Markers:
                 return
             if code in FENCED:
                 self._tell("transaction_marker_refused", due, place, code)
-            tries.pop(place, None)
+            del tries[place]
             if not tries:
                 done()
 

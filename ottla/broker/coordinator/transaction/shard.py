@@ -41,6 +41,7 @@ from ottla.broker.coordinator.transaction.states import (
     PREPARE_COMMIT,
 )
 from ottla.broker.coordinator.transaction.transaction import (
+    EPOCH_MAX,
     NO_EPOCH,
     NO_PRODUCER_ID,
     NO_START,
@@ -122,6 +123,7 @@ class TransactionShard:
         self._take_producer_id = take_producer_id
         self._send_markers = send_markers
         self.transactions: dict[str, Transaction] = {}
+        self._due: dict[str, MarkersDue] = {}  # the decisions whose markers are being written
         self._parked: dict[str, list[_Asked]] = {}
         self._timers: Timers[str] = Timers()
 
@@ -218,13 +220,10 @@ class TransactionShard:
         """All markers of a decision are durable: the transaction is over. Of one that is not the
         newest any more there is nothing to do."""
         outcome = Outcome()
-        transaction = self.transactions.get(due.transactional_id)
-        if (
-            transaction is None
-            or transaction.state not in ENDING
-            or (transaction.producer_id, transaction.producer_epoch) != due[1:3]
-        ):
+        if self._due.get(due.transactional_id) is not due:
             return outcome
+        del self._due[due.transactional_id]
+        transaction = self.transactions[due.transactional_id]
         committed = transaction.state is PREPARE_COMMIT
         new = replace(
             transaction,
@@ -398,7 +397,10 @@ class TransactionShard:
                 raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
             if transaction.producer_id != asker.producer_id:
                 raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-            if transaction.producer_epoch != asker.producer_epoch:
+            if (
+                transaction.producer_epoch != asker.producer_epoch
+                or asker.producer_epoch >= EPOCH_MAX
+            ):
                 raise KafkaError(ErrorCode.PRODUCER_FENCED)
         except KafkaError as error:
             self._tell_fenced(outcome, transaction, asker, error)
@@ -481,6 +483,7 @@ class TransactionShard:
             tuple(transaction.partitions),
             transaction.client_version,
         )
+        self._due[due.transactional_id] = due
         outcome.due.append(partial(self._send_markers, self, due))
 
     def _write(self, outcome: Outcome, before: Transaction, new: Transaction, now: Moment) -> None:
