@@ -8,7 +8,8 @@ not exist is refused, and an error finds the name that its version has for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -59,6 +60,7 @@ AddedTopic = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
 AddedPartition = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
 AddedTransaction = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 AskedTopic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+Marker = WriteTxnMarkersRequest.WritableTxnMarker
 MarkedTopic = WriteTxnMarkersResponse.WritableTxnMarkerTopicResult
 MarkedPartition = WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult
 Marked = WriteTxnMarkersResponse.WritableTxnMarkerResult
@@ -147,14 +149,14 @@ async def handle_write_txn_markers(
 ) -> WriteTxnMarkersResponse:
     """Ends transactions in partitions, whatever their coordinator says: it is who decides, or an
     administrator who ends one that hangs. Who names a partition twice has one marker written."""
+    rooms = session.rooms
     codes: dict[tuple[int, Place], ErrorCode] = {}
+    wanted: dict[tuple[int, Place], Asked] = {}
+    for number, marker in enumerate(request.markers):
+        if marker.producer_id >= 0 and marker.producer_epoch >= 0:
+            asked = _asked(marker)
+            wanted.update({(number, place): asked for place in _existing(rooms, marker)})
     written = Awaited()
-    wanted = {
-        (number, (topic.name, index)): asked
-        for number, asked in enumerate(request.markers)
-        for topic in asked.topics
-        for index in topic.partition_indexes
-    }
 
     def then(key: tuple[int, Place], code: ErrorCode) -> None:
         codes[key] = code
@@ -162,34 +164,42 @@ async def handle_write_txn_markers(
             written.complete(None)
 
     for count, (key, asked) in enumerate(wanted.items(), 1):
-        if asked.producer_id < 0 or asked.producer_epoch < 0:
-            then(key, ErrorCode.UNKNOWN_SERVER_ERROR)  # what Kafka says of it
-        else:
-            place = key[1]
-            session.rooms.transactions.markers.write(place, _asked(asked), partial(then, key))
+        rooms.transactions.markers.write(key[1], asked, partial(then, key))
         if count % MARKERS_PER_TURN == 0:
             await asyncio.sleep(0)
     if wanted:
-        # Whatever is not durable by then may be so later.
-        await asyncio.wait([written.future], timeout=MARKERS_TIMEOUT_S)
-    late = ErrorCode.REQUEST_TIMED_OUT
+        with suppress(TimeoutError):
+            async with asyncio.timeout(MARKERS_TIMEOUT_S):
+                await written.future
+
+    def code_of(number: int, marker: Marker, place: Place) -> ErrorCode:
+        if marker.producer_id < 0 or marker.producer_epoch < 0:
+            return ErrorCode.UNKNOWN_SERVER_ERROR  # what Kafka says of it
+        if (number, place) not in wanted:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return codes.get((number, place), ErrorCode.REQUEST_TIMED_OUT)
+
     response = WriteTxnMarkersResponse()
-    for number, asked in enumerate(request.markers):
-        topics = [
-            MarkedTopic(
-                topic.name,
-                [
-                    MarkedPartition(index, int(codes.get((number, (topic.name, index)), late)))
-                    for index in topic.partition_indexes
-                ],
-            )
-            for topic in asked.topics
-        ]
-        response.markers.append(Marked(asked.producer_id, topics))
+    for number, marker in enumerate(request.markers):
+        topics = []
+        for topic in marker.topics:
+            found = [
+                MarkedPartition(index, int(code_of(number, marker, (topic.name, index))))
+                for index in topic.partition_indexes
+            ]
+            topics.append(MarkedTopic(topic.name, found))
+        response.markers.append(Marked(marker.producer_id, topics))
     return response
 
 
-def _asked(marker: WriteTxnMarkersRequest.WritableTxnMarker) -> Asked:
+def _existing(rooms: Rooms, marker: Marker) -> Iterator[Place]:
+    for topic in marker.topics:
+        known = rooms.image.topics.by_name.get(topic.name)
+        exists = () if known is None else known.partitions
+        yield from ((topic.name, index) for index in topic.partition_indexes if index in exists)
+
+
+def _asked(marker: Marker) -> Asked:
     return Asked(
         EndMarker(
             marker.producer_id,

@@ -26,7 +26,7 @@ from ottla.protocol.records.control import build_marker
 RETRY_S = 0.1
 RETRY_S_MAX = 5.0
 """How soon a partition is asked again that could not take its marker, each time twice that."""
-TRIES_UNTOLD = 5
+TRIES_UNTOLD = 6
 """After so many, some seconds, the log says for which partition a transaction waits."""
 GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
@@ -140,7 +140,7 @@ class Markers:
                 tries[place] += 1
                 if tries[place] == TRIES_UNTOLD:
                     self._tell("transaction_marker_waits", due, place, code)
-                wait_s = min(RETRY_S * 2 ** tries[place], RETRY_S_MAX)
+                wait_s = min(RETRY_S * 2 ** (tries[place] - 1), RETRY_S_MAX)
                 self._loop.call_later(wait_s, again, place)
                 return
             if code in FENCED:
