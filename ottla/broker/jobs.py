@@ -120,13 +120,17 @@ def schedule_transaction_jobs(scheduler: Scheduler, rooms: Rooms) -> None:
     """The jobs of the transaction coordinator."""
     config, coordinator = rooms.config, rooms.transactions
 
-    def abort_timed_out() -> None:
-        now = coordinator.now()
-        coordinator.perform_all(lambda shard: shard.abort_timed_out(now))
+    async def abort_timed_out() -> None:
+        for runner, shard in coordinator.loaded():
+            if runner.shard is shard:
+                runner.perform(shard.abort_timed_out(coordinator.now()))
+            await asyncio.sleep(0)  # each looks at all that it has
 
-    def remove_expired() -> None:
-        now = coordinator.now()
-        coordinator.perform_all(lambda shard: shard.remove_expired(now))
+    async def remove_expired() -> None:
+        for runner, shard in coordinator.loaded():
+            if runner.shard is shard:
+                runner.perform(shard.remove_expired(coordinator.now()))
+            await asyncio.sleep(0)
 
     abort_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
     remove_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms

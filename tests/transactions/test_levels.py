@@ -27,9 +27,11 @@ async def _state(house: House) -> tuple[str, int]:
     return shown.transaction_state, shown.producer_epoch
 
 
-@pytest.mark.parametrize(("level", "epoch"), [(0, 0), (1, 0), (2, 1)])
-@pytest.mark.parametrize("version", [3, 5])
-async def test_a_transaction_goes_its_way(level: int, epoch: int, version: int) -> None:
+@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.parametrize(("version", "epoch"), [(3, 0), (5, 1)])
+async def test_a_transaction_goes_its_way(level: int, version: int, epoch: int) -> None:
+    """A client that resets its sequences with each transaction needs the next epoch at any level:
+    its first batch would be taken for a repetition."""
     async with House({"transaction.state.log.num.partitions": "2"}) as house:
         await house.create("t")
         update = UpdateFeaturesRequest.FeatureUpdateKey(
@@ -53,9 +55,8 @@ async def test_a_transaction_goes_its_way(level: int, epoch: int, version: int) 
             end = EndTxnRequest(ID, producer.producer_id, 0, committed=True)
             ended = await ask(again, end, version)
             assert ended.error_code == 0
-            raised = epoch if version == 5 else 0
             if version == 5:
-                assert (ended.producer_id, ended.producer_epoch) == (producer.producer_id, raised)
+                assert (ended.producer_id, ended.producer_epoch) == (producer.producer_id, epoch)
             await ask(again, end, version)  # answered when the transaction is complete
             async with again.restarted() as third:
-                assert await _state(third) == ("CompleteCommit", raised)
+                assert await _state(third) == ("CompleteCommit", epoch)

@@ -24,8 +24,8 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.control import build_marker
 
 RETRY_S = 0.1
-RETRY_S_MAX = 5.0
-"""How soon a partition is asked again that could not take its marker, each time twice that."""
+DOUBLINGS_MAX = 6
+"""How soon a partition is asked again that could not take its marker, and how often that doubles."""
 TRIES_UNTOLD = 6
 """After so many, some seconds, the log says for which partition a transaction waits."""
 GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
@@ -140,7 +140,7 @@ class Markers:
                 tries[place] += 1
                 if tries[place] == TRIES_UNTOLD:
                     self._tell("transaction_marker_waits", due, place, code)
-                wait_s = min(RETRY_S * 2 ** (tries[place] - 1), RETRY_S_MAX)
+                wait_s = RETRY_S * 2 ** min(tries[place] - 1, DOUBLINGS_MAX)
                 self._loop.call_later(wait_s, again, place)
                 return
             if code in FENCED:

@@ -55,10 +55,10 @@ from ottla.protocol.messages.producer_ids import InitProducerIdResponse
 from ottla.protocol.messages.transactions import DescribeTransactionsResponse, EndTxnResponse
 
 NEWER = 2
-"""The transaction.version with which each end of a transaction raises the epoch (KIP-890). Below
-it, what a client asks by the newer protocol is done by the older."""
+"""The transaction.version with which each end of a transaction raises the epoch (KIP-890). A client
+that goes by it is served so at any level, for it begins its sequences anew each time."""
 FLEXIBLE = 1
-"""The one with which records have a place for what that needs."""
+"""The level with which records have a place for the producer that goes on."""
 
 Described = DescribeTransactionsResponse.TransactionState
 
@@ -194,13 +194,12 @@ class TransactionShard:
 
         def command(outcome: Outcome, now: Moment) -> EndTxnResponse:
             transaction = self._known(asker.transactional_id)
-            raises = is_newer and self._settings().version >= NEWER
-            begins = begins_newer if raises else begins_older
+            begins = begins_newer if is_newer else begins_older
             producer_id, epoch = asker.producer_id, asker.producer_epoch
             try:
                 if begins(transaction, producer_id, epoch, committed=committed):
                     transaction = self._decide(
-                        outcome, transaction, now, committed=committed, is_newer=raises
+                        outcome, transaction, now, committed=committed, is_newer=is_newer
                     )
             except KafkaError as error:
                 self._tell_fenced(outcome, transaction, asker, error)
@@ -465,7 +464,7 @@ class TransactionShard:
         )
         if transaction.state is not ONGOING:
             new.partitions, new.started_ms = {}, now.wall_ms
-        if is_newer and transaction.is_exhausted:
+        if is_newer and transaction.is_exhausted and self._settings().version >= FLEXIBLE:
             new.next_producer_id = self._take_producer_id()
         if is_newer or fences:
             new.producer_epoch += 1
