@@ -25,7 +25,7 @@ from ottla.protocol.records.control import build_marker
 
 RETRY_S = 0.1
 DOUBLINGS_MAX = 6
-"""How soon a partition is asked again that could not take its marker, and how often that doubles."""
+"""How soon a partition that could not take its marker is asked again; how often that doubles."""
 TRIES_UNTOLD = 6
 """After so many, some seconds, the log says for which partition a transaction waits."""
 GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
