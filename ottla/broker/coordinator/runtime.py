@@ -143,7 +143,7 @@ class Runner(Generic[S]):
             _add(self._counted, outcome.counted)
             if self._append is None and not self._scheduled:
                 self._scheduled = True
-                coordinator.loop.call_soon(self._append_gathered)
+                coordinator.append_soon(self)
         if self._gathered:
             self._answers += outcome.answers
             self._due += outcome.due
@@ -402,6 +402,7 @@ class Coordinator(Generic[S]):
         """Since the broker started: what was written, once it is durable."""
         self._runners: dict[int, Runner[S]] = {}
         self._partition_count = 0
+        self._appending: list[Runner[S]] = []
 
     def __repr__(self) -> str:
         return f"<Coordinator {self.topic} {len(self._runners)} of {self._partition_count}>"
@@ -425,6 +426,12 @@ class Coordinator(Generic[S]):
         if runner.shard is None:
             raise KafkaError(runner.failure)
         return runner, runner.shard
+
+    def append_soon(self, runner: Runner[S]) -> None:
+        """Has it append when the requests of this turn are through."""
+        if not self._appending:
+            self.loop.call_soon(self._append_all)
+        self._appending.append(runner)
 
     def shards(self) -> list[S]:
         """All that are loaded here; LOAD_IN_PROGRESS while one is not."""
@@ -484,6 +491,18 @@ class Coordinator(Generic[S]):
         runners, self._runners = self._runners, {}
         for runner in runners.values():
             runner.close()
+
+    def _append_all(self) -> None:
+        appending, self._appending = self._appending, []
+        left = iter(appending)
+        try:
+            for runner in left:
+                runner._append_gathered()
+        finally:
+            for runner in left:  # one of them broke: those behind it are not to blame
+                self.append_soon(runner)
+        # One turn later would do, but there may be many requests in it.
+        self.replicas.begin_syncs()
 
 
 def _add(counted: dict[Counted, int], more: dict[Counted, int]) -> None:

@@ -243,6 +243,15 @@ class Replicas:
         if not partition.flushing and partition.log.durable_end < partition.log.log_end_offset:
             self._begin_soon(partition)
 
+    def begin_syncs(self) -> None:
+        """Begins the syncs that wait for the end of this turn, for who knows that it is over."""
+        dirty, self._dirty = self._dirty, []
+        try:
+            for partition in dirty:
+                self._begin(partition)
+        except AssertionError as broken:
+            self._on_fatal(broken)
+
     def convert(
         self,
         partition: Partition,
@@ -344,16 +353,8 @@ class Replicas:
         """The sync starts at the end of this turn, so that what this turn appends joins it."""
         partition.flushing = True
         if not self._dirty:
-            self._loop.call_soon(self._begin_dirty)
+            self._loop.call_soon(self.begin_syncs)
         self._dirty.append(partition)
-
-    def _begin_dirty(self) -> None:
-        dirty, self._dirty = self._dirty, []
-        try:
-            for partition in dirty:
-                self._begin(partition)
-        except AssertionError as broken:
-            self._on_fatal(broken)
 
     def _begin(self, partition: Partition) -> None:
         ticket = None
