@@ -21,6 +21,8 @@ LENGTH = struct.Struct(">i")
 LENGTH_SIZE = 4
 
 Payloads: TypeAlias = list[tuple[int, Payload]]
+RequestHeader: TypeAlias = tuple[int, int, int, str | None, int]
+"""API key, version, correlation id, client id, position of the body."""
 ResponseEncoder: TypeAlias = Callable[[int, Message], tuple[bytearray, Payloads]]
 
 _LAST_KEY = int(max(ApiKey))
@@ -32,10 +34,8 @@ _pack_response_header_0 = struct.Struct(">ii").pack
 _pack_response_header_1 = struct.Struct(">iix").pack
 
 
-def parse_request_header(
-    view: memoryview, position: int = 0
-) -> tuple[int, int, int, str | None, int]:
-    """(API key, version, correlation id, client id, position of the body).
+def parse_request_header(view: memoryview, position: int = 0) -> RequestHeader:
+    """The header of a request.
 
     ProtocolError for a header that is cut off, or for a key that Kafka does not have. The version
     is not checked. An ApiVersions request of an unknown version has a version 2 header, so that it

@@ -8,6 +8,7 @@ finds its way back. A request for a group that is not coordinated here, or not y
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from ottla.broker.coordinator.group.inspection import list_groups
@@ -42,6 +43,9 @@ GROUP_OPERATIONS = (
 )
 """What may be done to a group, as bits by the numbers of the operations; without an authorizer
 everybody may do all of it."""
+
+HOSTS_REMEMBERED = 1024
+"""Of peers: a member asks again and again from the same port."""
 
 R = TypeVar("R")
 Found = tuple[Runner[GroupShard], GroupShard]
@@ -248,6 +252,11 @@ def _find(rooms: Rooms, group_id: str) -> Found | ErrorCode:
 
 
 def caller_of(session: Session, version: int) -> Caller:
-    # As Java prints an address that has no name.
-    host = session.peer.rpartition(":")[0].removeprefix(MAPPED_IPV4)
-    return Caller(session.client_id or "", f"/{host}", version)
+    return Caller(session.client_id or "", _host_of(session.peer), version)
+
+
+@lru_cache(HOSTS_REMEMBERED)
+def _host_of(peer: str) -> str:
+    """As Java prints an address that has no name."""
+    host = peer.rpartition(":")[0].removeprefix(MAPPED_IPV4)
+    return f"/{host}"

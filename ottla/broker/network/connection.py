@@ -25,7 +25,7 @@ from ottla.broker.network.refusals import DESCRIPTORS
 from ottla.protocol.api import ApiKey
 from ottla.protocol.connection import ServerConnection
 from ottla.protocol.errors import ProtocolError
-from ottla.protocol.frame import parse_request_header
+from ottla.protocol.frame import RequestHeader, parse_request_header
 
 if TYPE_CHECKING:
     from ottla.broker.network.metering import Meter
@@ -53,6 +53,9 @@ DEFERRED_BYTES = 16 * 1024
 """Frames of one connection that wait in the lane; one that is larger than this is the last."""
 SHRINK_AFTER_S = 10.0
 """A receive buffer is given back when nothing came for so long."""
+
+Deferred = tuple[memoryview, RequestHeader]
+"""A copy of a frame that waits in the lane."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -95,7 +98,7 @@ class Connection(asyncio.BufferedProtocol):
         self._session: Session | None = None
         self._paused = False
         self._is_lost = False
-        self._deferred: deque[memoryview] = deque()  # copies of frames that wait in the lane
+        self._deferred: deque[Deferred] = deque()
         self._meter: Meter | None = None
         self._muted: asyncio.TimerHandle | None = None
         self._frame_started_s = 0.0
@@ -272,13 +275,13 @@ class Connection(asyncio.BufferedProtocol):
     def _unsent(self) -> int:
         return self._outbox.unsent_bytes if self._outbox is not None else 0
 
-    def _serve(self, deferred: memoryview | None = None) -> None:
+    def _serve(self, deferred: Deferred | None = None) -> None:
         """Serves every whole frame that is there, then sends what is ready."""
         frames, outbox = self._frames, self._outbox
         assert outbox is not None
         try:
             if deferred is not None:
-                self._request(deferred, may_pass=True)
+                self._request(*deferred)
             while frames.buffered and not self._paused:
                 frame = frames.next_frame()
                 if frame is None:
@@ -324,13 +327,15 @@ class Connection(asyncio.BufferedProtocol):
             self._endpoint.hold(held - self._held_bytes)
             self._held_bytes = held
 
-    def _request(self, frame: memoryview, may_pass: bool = False) -> None:
+    def _request(self, frame: memoryview, header: RequestHeader | None = None) -> None:
+        """One request; with its header if it has waited in the lane, and may pass now."""
         started_s = time.perf_counter()
-        api_key, version, correlation_id, client_id, position = parse_request_header(frame, 0)
-        if not may_pass and (
-            self._deferred or (api_key not in DATA_APIS and not self._lane.take())
-        ):
-            self._defer(frame)
+        is_new = header is None
+        if header is None:
+            header = parse_request_header(frame, 0)
+        api_key, version, correlation_id, client_id, position = header
+        if is_new and (self._deferred or (api_key not in DATA_APIS and not self._lane.take())):
+            self._defer(frame, header)
             return
         entry = self._table.get(api_key)
         if entry is None:
@@ -351,30 +356,30 @@ class Connection(asyncio.BufferedProtocol):
             raise
         except Exception as error:  # the handler boundary: one of two places in the house
             response = self._endpoint.handler_failed(entry, version, request, error)
-        if type(response) is entry.response:
-            if self._line or meter is not None:
-                pending = Pending()
-                pending.response = response
-            else:
-                self._send(entry, version, correlation_id, response)
-                entry.observe(time.perf_counter() - started_s)
-                return
-        elif response is NO_ANSWER:
+        pending = response if isinstance(response, Pending) else None
+        if pending is not None:
+            response = pending.response  # it may have come before the handler returned
+        if type(response) is entry.response and not self._line and meter is None:
+            self._send(entry, version, correlation_id, response)
             entry.observe(time.perf_counter() - started_s)
             return
-        elif isinstance(response, Pending):
-            pending = response
-        else:
-            assert inspect.isawaitable(response), f"{entry.api.key.name} returned {response!r}"
+        if pending is None:
+            if response is NO_ANSWER:
+                entry.observe(time.perf_counter() - started_s)
+                return
             pending = Pending()
-            self._endpoint.run(entry, version, request, response, pending)
+            if type(response) is entry.response:
+                pending.response = response
+            else:
+                assert inspect.isawaitable(response), f"{entry.api.key.name} returned {response!r}"
+                self._endpoint.run(entry, version, request, response, pending)
         if meter is not None:
             meter.waits(pending, time.perf_counter() - started_s)
         self._enqueue(pending, entry, version, correlation_id, started_s)
 
-    def _defer(self, frame: memoryview) -> None:
+    def _defer(self, frame: memoryview, header: RequestHeader) -> None:
         """The request waits, and all behind it, for answers keep the order of requests."""
-        self._deferred.append(memoryview(bytearray(frame)))
+        self._deferred.append((memoryview(bytearray(frame)), header))
         self._lane.add(self)
         if len(frame) > DEFERRED_BYTES or len(self._deferred) >= DEFERRED_MAX:
             self.pause()
