@@ -40,17 +40,19 @@ class History:
         self._clock = clock
         self._events = events
         self._of = of
-        self._lines: Counter[str] = Counter()  # by group, in this interval
+        self._lines: dict[str, int] = {}  # by group, in this interval
         self._until_ms = 0
-        self._ring: deque[Happened] = deque(maxlen=KEPT_MAX)
+        # What was told, and when in wall milliseconds.
+        self._ring: deque[tuple[int, Told]] = deque(maxlen=KEPT_MAX)
         self.counts: Counter[str] = Counter()
 
     def add(self, told: Iterable[Told]) -> None:
         """What happened together, in its order."""
         now_ms = self._clock.wall_ms()
-        for event, group_id, reason, fields in told:
+        for one in told:
+            event, group_id, reason, fields = one
             self.counts[event] += 1
-            self._ring.append(Happened(now_ms, event, group_id, reason, fields))
+            self._ring.append((now_ms, one))
             if event in EXPECTED:
                 self._events.debug(event, reason=reason, **{self._of: group_id}, **fields)
             elif self._may_write(group_id):
@@ -67,8 +69,7 @@ class History:
                 )
             self._lines.clear()
             self._until_ms = now_ms + INTERVAL_MS
-        self._lines[group_id] += 1
-        count = self._lines[group_id]
+        count = self._lines[group_id] = self._lines.get(group_id, 0) + 1
         if count == LINES_MAX + 1:
             self._events.warning(
                 "group_events_too_many",
@@ -80,7 +81,11 @@ class History:
 
     def of_group(self, group_id: str | None) -> list[Happened]:
         """The events of one group, of all if it is None, the oldest first."""
-        return [one for one in self._ring if group_id is None or one.group_id == group_id]
+        return [
+            Happened(wall_ms, *one)
+            for wall_ms, one in self._ring
+            if group_id is None or one.group_id == group_id
+        ]
 
     def told_of(self, group_id: str | None) -> list[dict[str, Any]]:
         """The same for JSON; times are wall milliseconds."""

@@ -63,20 +63,22 @@ class Timer(NamedTuple):
 class Turn:
     """Handed to the rules of one command; `outcome` is what the shell performs."""
 
-    __slots__ = ("now", "outcome", "shard")
+    __slots__ = ("_settings", "now", "outcome", "shard", "timers")
 
     def __init__(self, shard: GroupShard, now: Moment) -> None:
         self.shard = shard
         self.now = now
         self.outcome = Outcome()
+        self.timers: Timers[Timer] = shard.timers
+        self._settings: GroupSettings | None = None
 
     @property
     def settings(self) -> GroupSettings:
-        return self.shard.settings
-
-    @property
-    def timers(self) -> Timers[Timer]:
-        return self.shard.timers
+        """Those of the whole turn: they are asked for more than once."""
+        settings = self._settings
+        if settings is None:
+            settings = self._settings = self.shard.settings
+        return settings
 
     def write(self, key: Message, value: Message | None) -> None:
         """A record: it changes the state here and now, and the log with this outcome."""
