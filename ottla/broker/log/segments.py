@@ -217,6 +217,9 @@ class Segments:
 
     def open_unsynced(self) -> tuple[list[File], list[File]]:
         """What a flush has to sync: the .log files, which are shared, and files to be closed."""
+        is_alone = not self._unsynced and not self._unsynced_snapshots
+        if is_alone and not self.active.transactions.has_file:
+            return [self.active.open()], []  # as nearly always
         directory = self._directory
         logs = [segment.open() for segment in (*self._unsynced, self.active)]
         others: list[File] = []

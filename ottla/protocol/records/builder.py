@@ -42,10 +42,16 @@ def encode_record(
     headers: Headers = (),
 ) -> bytes:
     """One record of a batch, its length in front."""
-    parts: list[Buffer] = [b"\0", _varint(timestamp_delta), _varint(offset_delta)]
-    _append_field(parts, key)
-    _append_field(parts, value)
-    parts.append(_varint(len(headers)))
+    parts: list[Buffer] = [
+        b"\0",
+        _varint(timestamp_delta),
+        _varint(offset_delta),
+        _NULL if key is None else _varint(len(key)),
+        key or b"",
+        _NULL if value is None else _varint(len(value)),
+        value or b"",
+        _varint(len(headers)),
+    ]
     for name, content in headers:
         _append_field(parts, name.encode())
         _append_field(parts, content)

@@ -136,17 +136,14 @@ class ClassicGroup(Group):
             one.member_id: _restored(one, known.get(one.member_id), value.protocol or "")
             for one in value.members
         }
-        self.static_members = {
-            member.instance_id: member.member_id
-            for member in self.members.values()
-            if member.instance_id is not None
-        }
+        self.static_members = {}
         self._protocol_counts = {}
+        self.awaiting_join_count = 0
         for member in self.members.values():
+            if member.instance_id is not None:
+                self.static_members[member.instance_id] = member.member_id
             self._count_protocols(member, 1)
-        self.awaiting_join_count = sum(
-            member.join_reply is not None for member in self.members.values()
-        )
+            self.awaiting_join_count += member.join_reply is not None
         self.subscribed_topics = self._compute_subscribed_topics()
         # Not through `become`: a group that is loaded has come a way that nobody saw.
         self.state = State.STABLE if self.members else State.EMPTY
