@@ -23,11 +23,13 @@ from tests.log.logs import (
 )
 
 
-def write(log: Log, pid: int, sequence: int, *, epoch: int = 0, count: int = 1) -> int:
+def write(
+    log: Log, pid: int, sequence: int, *, epoch: int = 0, count: int = 1, internal: bool = False
+) -> int:
     records = batch(
         count, producer_id=pid, producer_epoch=epoch, base_sequence=sequence, transactional=True
     )
-    return log.append_as_leader(records, leader_epoch=0, now_ms=NOW, internal=True).base_offset
+    return log.append_as_leader(records, leader_epoch=0, now_ms=NOW, internal=internal).base_offset
 
 
 def end(log: Log, pid: int, *, committed: bool, epoch: int = 0, coordinator: int = 0) -> int:
@@ -179,6 +181,17 @@ def test_a_marker_fences_older_epochs_and_older_coordinators() -> None:
         write(log, 1, 3, epoch=1)
     assert raised.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert write(log, 1, 0, epoch=1) == 2
+
+
+def test_what_a_coordinator_writes_for_a_producer_repeats_nothing() -> None:
+    log = new_log()
+
+    assert [write(log, 1, 0, internal=True) for _ in range(3)] == [0, 1, 2]
+    end(log, 1, committed=True, epoch=1)
+    with pytest.raises(KafkaError) as raised:
+        write(log, 1, 0, internal=True)
+    assert raised.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert write(log, 1, 0, epoch=1, internal=True) == 4
 
 
 def test_a_marker_of_an_unknown_producer_is_written() -> None:
