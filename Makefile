@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 SWEEP ?= --nested
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check conformance suite groups files crash model text golden bench
+.PHONY: help run test check conformance suite groups transactions files crash model text golden bench
 
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -43,6 +43,10 @@ groups: $(READY) ## 1,000 seeds of members that pause, crash and come back, of e
 	$(BIN)/python -m tests.coordinator.simulation $(ARGS)
 	$(BIN)/python -m tests.coordinator.consumer_simulation $(ARGS)
 	$(BIN)/python -m tests.coordinator.mixed_simulation $(ARGS)
+
+transactions: $(READY) ## 1,000 seeds of producers with faults, and a loss of power at each call to the disk
+	$(BIN)/python -m tests.transactions.simulation --seeds 1000 $(ARGS)
+	$(BIN)/python -m tests.transactions.crashes
 
 files: $(READY) ## directories of Apache Kafka opened by Ottla, and the other way, record by record
 	$(BIN)/python -m tests.conformance.both_ways $(ARGS)
