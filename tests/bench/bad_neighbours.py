@@ -22,10 +22,11 @@ COLD_BYTES = 2_000_000_000
 QUIET_REQUESTS = 2000
 WINDOWS = 5
 WINDOWS_MAX = 15
-STOLEN_MAX = 0.01
+STOLEN_MAX = 0.003
 """A pair of windows counts if the host took less than this part of the processors' time from it: a
-processor that is taken away for some milliseconds is no neighbour of the broker's making. Of so
-many pairs, if too few are left alone, the least disturbed count."""
+processor that is taken away for some milliseconds is no neighbour of the broker's making, and the
+99th percentile is made by one request in a hundred. Of so many pairs, if too few are left alone,
+the least disturbed count."""
 REQUESTS_PER_SECOND = 400
 FETCH_BYTES = 4 << 20
 
