@@ -24,6 +24,7 @@ from ottla.protocol.messages.groups import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
+from ottla.protocol.messages.transactions import TxnOffsetCommitResponse
 
 TOPIC_IDS_SINCE_VERSION = 10
 SEVERAL_GROUPS_SINCE_VERSION = 8
@@ -44,15 +45,16 @@ DeletedPartition = OffsetDeleteResponse.OffsetDeleteResponsePartition
 
 
 class CommitPending(Pending):
-    """A commit's answer to come, to which what was refused here is added, topic by topic."""
+    """A commit's answer to come, in a transaction or not, to which what was refused here is added,
+    topic by topic."""
 
     __slots__ = ("_refused",)
 
-    def __init__(self, refused: list[CommittedTopic]) -> None:
+    def __init__(self, refused: list[Any]) -> None:
         super().__init__()
         self._refused = refused
 
-    def complete(self, response: OffsetCommitResponse) -> None:
+    def complete(self, response: OffsetCommitResponse | TxnOffsetCommitResponse) -> None:
         response.topics = _merged(self._refused, response.topics)
         super().complete(response)
 

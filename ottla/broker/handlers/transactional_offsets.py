@@ -7,6 +7,7 @@ from functools import partial
 from ottla.broker.coordinator.group.transactional import refused
 from ottla.broker.coordinator.transaction.shard import Asker
 from ottla.broker.handlers.answers import Pending
+from ottla.broker.handlers.committed_offsets import UNKNOWN_PARTITION, CommitPending
 from ottla.broker.handlers.context import Rooms, Session
 from ottla.broker.handlers.enlisting import ASK_AGAIN
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -14,24 +15,9 @@ from ottla.protocol.messages.transactions import TxnOffsetCommitRequest, TxnOffs
 
 ADDS_SINCE_VERSION = 5
 ABORTABLE_SINCE_VERSION = 4
-UNKNOWN_PARTITION = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 Topic = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 Partition = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
-
-
-class CommitPending(Pending):
-    """An answer to come, in front of which stands what was refused here."""
-
-    __slots__ = ("_unknown",)
-
-    def __init__(self, unknown: list[Topic]) -> None:
-        super().__init__()
-        self._unknown = unknown
-
-    def complete(self, response: TxnOffsetCommitResponse) -> None:
-        response.topics = _merged(self._unknown, response.topics)
-        super().complete(response)
 
 
 def handle_txn_offset_commit(
@@ -100,12 +86,3 @@ def _take_out_unknown(rooms: Rooms, request: TxnOffsetCommitRequest) -> list[Top
             topic.partitions = [one for one in topic.partitions if one.partition_index in exists]
     request.topics = [topic for topic in request.topics if topic.partitions]
     return unknown
-
-
-def _merged(unknown: list[Topic], answered: list[Topic]) -> list[Topic]:
-    merged = {topic.name: topic for topic in unknown}
-    for topic in answered:
-        known = merged.setdefault(topic.name, topic)
-        if known is not topic:
-            known.partitions += topic.partitions
-    return list(merged.values())
