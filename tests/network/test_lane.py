@@ -42,27 +42,28 @@ def test_each_turn_has_its_share_of_time_and_the_others_wait_in_their_order() ->
     now_s = 1000.0
     went: list[int] = []
 
-    def serve(number: int) -> None:
+    def serve(number: int, started_s: float) -> None:
         nonlocal now_s
+        assert started_s == now_s
         went.append(number)
         now_s += TURN_SECONDS / 2.5
 
     lane = Lane(cast(asyncio.AbstractEventLoop, turns), lambda: now_s)
     for number in range(9):
-        if lane.take():
-            serve(number)
+        if lane.take(now_s):
+            serve(number, now_s)
         else:
             lane.add(SimpleNamespace(go_on=partial(serve, number)))
     assert went == [0, 1, 2]
 
     turns.turn()
     assert went == [0, 1, 2, 3, 4, 5]
-    assert not lane.take(), "those who wait have had this turn"
+    assert not lane.take(now_s), "those who wait have had this turn"
     turns.turn()
     assert went == list(range(9))
     while turns.turn():
         pass
-    assert lane.take()
+    assert lane.take(now_s)
 
 
 def test_a_request_that_takes_longer_than_a_turn_may_is_alone_in_it() -> None:
@@ -70,10 +71,14 @@ def test_a_request_that_takes_longer_than_a_turn_may_is_alone_in_it() -> None:
     clock = iter(range(100))
     lane = Lane(cast(asyncio.AbstractEventLoop, turns), lambda: next(clock))
     went: list[int] = []
-    assert lane.take()
+
+    def serve(number: int, started_s: float) -> None:
+        went.append(number)
+
+    assert lane.take(next(clock))
     for number in range(3):
-        assert not lane.take()
-        lane.add(SimpleNamespace(go_on=partial(went.append, number)))
+        assert not lane.take(next(clock))
+        lane.add(SimpleNamespace(go_on=partial(serve, number)))
     for number in range(3):
         turns.turn()
         assert went == list(range(number + 1))

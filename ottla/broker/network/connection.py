@@ -54,6 +54,9 @@ DEFERRED_BYTES = 16 * 1024
 SHRINK_AFTER_S = 10.0
 """A receive buffer is given back when nothing came for so long."""
 
+ENDING_ERRORS = (ProtocolError, CloseConnection, AssertionError)
+"""What a request may raise that has no answer: the connection ends."""
+
 Deferred = tuple[memoryview, RequestHeader]
 """A copy of a frame that waits in the lane."""
 
@@ -203,13 +206,23 @@ class Connection(asyncio.BufferedProtocol):
         self._loop.call_soon(self._stop_reading)
         self._muted = self._loop.call_later(wait_ms / 1000, self._unmute)
 
-    def go_on(self) -> None:
+    def go_on(self, now_s: float) -> None:
         """It is our turn in the lane. Who has sent a request and hung up wants it done, as one that
         leaves its group."""
-        if self._deferred:
-            self._serve(self._deferred.popleft())
-            if self._is_lost:
-                self._abandon()
+        if not self._deferred:
+            return
+        assert self._outbox is not None
+        frame, header = self._deferred.popleft()
+        try:
+            self._request(frame, header, now_s)
+        except ENDING_ERRORS as error:
+            self._end(error)
+        else:
+            # No whole frame is left behind it: they were all deferred, or we do not read.
+            if self._outbox.unsent_bytes or self._paused:
+                self._outbox.schedule()
+        if self._is_lost:
+            self._abandon()
 
     @property
     def peer(self) -> str:
@@ -275,45 +288,45 @@ class Connection(asyncio.BufferedProtocol):
     def _unsent(self) -> int:
         return self._outbox.unsent_bytes if self._outbox is not None else 0
 
-    def _serve(self, deferred: Deferred | None = None) -> None:
+    def _serve(self) -> None:
         """Serves every whole frame that is there, then sends what is ready."""
         frames, outbox = self._frames, self._outbox
         assert outbox is not None
         try:
-            if deferred is not None:
-                self._request(*deferred)
             while frames.buffered and not self._paused:
                 frame = frames.next_frame()
                 if frame is None:
                     break
                 self._frame_started_s = 0.0  # what is left in the buffer is another one
-                self._request(frame)
+                now_s = time.perf_counter()
+                header = parse_request_header(frame)
+                if self._deferred or (header[0] not in DATA_APIS and not self._lane.take(now_s)):
+                    self._defer(frame, header)
+                else:
+                    self._request(frame, header, now_s)
                 if (
                     len(self._line) >= UNANSWERED_MAX
                     or outbox.unsent_bytes > UNSENT_BYTES_MAX
                     or self._line_bytes > HELD_BYTES_MAX
                 ):
                     self.pause()
-        except ProtocolError as error:
-            self._refuse(str(error), "protocol_error")
-            return
-        except CloseConnection as error:
-            self._refuse(str(error), "refused")
-            return
-        except AssertionError as error:
-            self.close("broken_invariant")
-            self._endpoint.fatal(error)
+        except ENDING_ERRORS as error:
+            self._end(error)
             return
         if (frames.buffered or self._held_bytes or self._frame_started_s) and not self._is_lost:
             self._account()
         if outbox.unsent_bytes or self._paused:
             outbox.schedule()
 
-    def _refuse(self, said: str, reason: str) -> None:
+    def _end(self, error: Exception) -> None:
         """What cannot be served ends the connection, and whatever came behind it is not served."""
+        if isinstance(error, AssertionError):
+            self.close("broken_invariant")
+            self._endpoint.fatal(error)
+            return
         self._deferred.clear()
-        self._endpoint.refused(self, said)
-        self.close(reason)
+        self._endpoint.refused(self, str(error))
+        self.close("refused" if isinstance(error, CloseConnection) else "protocol_error")
 
     def _account(self) -> None:
         """Tells the endpoint what the receive buffer holds, and since when a frame is open."""
@@ -327,16 +340,8 @@ class Connection(asyncio.BufferedProtocol):
             self._endpoint.hold(held - self._held_bytes)
             self._held_bytes = held
 
-    def _request(self, frame: memoryview, header: RequestHeader | None = None) -> None:
-        """One request; with its header if it has waited in the lane, and may pass now."""
-        started_s = time.perf_counter()
-        is_new = header is None
-        if header is None:
-            header = parse_request_header(frame, 0)
+    def _request(self, frame: memoryview, header: RequestHeader, started_s: float) -> None:
         api_key, version, correlation_id, client_id, position = header
-        if is_new and (self._deferred or (api_key not in DATA_APIS and not self._lane.take())):
-            self._defer(frame, header)
-            return
         entry = self._table.get(api_key)
         if entry is None:
             raise CloseConnection(f"API key {api_key} is not served")
@@ -352,7 +357,7 @@ class Connection(asyncio.BufferedProtocol):
             self.mute(meter.arrived(api_key, request, client_id, len(frame)))
         try:
             response = entry.handle(session, request, version)
-        except (ProtocolError, CloseConnection, AssertionError):
+        except ENDING_ERRORS:
             raise
         except Exception as error:  # the handler boundary: one of two places in the house
             response = self._endpoint.handler_failed(entry, version, request, error)

@@ -24,11 +24,12 @@ of 400 requests/s behind by 40 ms."""
 class Waiting(Protocol):
     """A connection whose next request waits here."""
 
-    def go_on(self) -> None: ...
+    def go_on(self, now_s: float) -> None: ...
 
 
 class Lane:
-    """One for all connections of a broker; `clock` gives seconds."""
+    """One for all connections of a broker; `clock` gives seconds, and those who ask to pass read
+    the same one."""
 
     __slots__ = ("_clock", "_is_turning", "_loop", "_until_s", "_waiting")
 
@@ -42,13 +43,13 @@ class Lane:
     def __repr__(self) -> str:
         return f"<Lane waiting={len(self._waiting)}>"
 
-    def take(self) -> bool:
+    def take(self, now_s: float) -> bool:
         """Whether one more request may pass in this turn; the first always may."""
         if self._is_turning:
-            return self._clock() < self._until_s
+            return now_s < self._until_s
         self._is_turning = True
         self._loop.call_soon(self._turn)
-        self._until_s = self._clock() + TURN_SECONDS
+        self._until_s = now_s + TURN_SECONDS
         return True
 
     def add(self, waiting: Waiting) -> None:
@@ -57,5 +58,6 @@ class Lane:
 
     def _turn(self) -> None:
         self._is_turning = False
-        while self._waiting and self.take():
-            self._waiting.popleft().go_on()
+        waiting = self._waiting
+        while waiting and self.take(now_s := self._clock()):
+            waiting.popleft().go_on(now_s)
