@@ -92,8 +92,9 @@ class FrameReader:
 
     def received(self, count: int) -> None:
         """`count` bytes were written to what `get_buffer` gave."""
-        assert 0 <= count <= len(self._buffer) - self._start - self.buffered
-        self.buffered += count
+        held = self.buffered + count
+        assert self.buffered <= held <= len(self._buffer) - self._start
+        self.buffered = held
 
     def next_frame(self) -> memoryview | None:
         """The content of the next whole frame, writable, valid until the next `get_buffer`.

@@ -25,9 +25,9 @@ RequestHeader: TypeAlias = tuple[int, int, int, str | None, int]
 """API key, version, correlation id, client id, position of the body."""
 ResponseEncoder: TypeAlias = Callable[[int, Message], tuple[bytearray, Payloads]]
 
-_LAST_KEY = int(max(ApiKey))
+_FIRST_TAGGED = {int(key): FIRST_FLEXIBLE.get(key, VERSION_MAX) for key in ApiKey}
+"""API key -> the first version whose header has tags, for every key that Kafka has."""
 _API_VERSIONS = int(ApiKey.API_VERSIONS)
-_API_VERSIONS_MAX = 4
 _unpack_request_header = struct.Struct(">hhih").unpack_from
 _pack_request_header = struct.Struct(">ihhih").pack
 _pack_response_header_0 = struct.Struct(">ii").pack
@@ -52,9 +52,7 @@ def parse_request_header(view: memoryview, position: int = 0) -> RequestHeader:
                 raise ProtocolError(f"client id has {size} bytes with {len(view) - p} left")
             client_id = str(view[p:end], "utf-8")
             p = end
-        if version >= FIRST_FLEXIBLE.get(key, VERSION_MAX) or (
-            key == _API_VERSIONS and not 0 <= version <= _API_VERSIONS_MAX
-        ):
+        if version >= _FIRST_TAGGED[key] or (version < 0 and key == _API_VERSIONS):
             count = view[p]
             p += 1
             if count:
@@ -63,10 +61,10 @@ def parse_request_header(view: memoryview, position: int = 0) -> RequestHeader:
         raise ProtocolError(
             f"the request header is cut off: the frame ends at byte {len(view)}"
         ) from error
+    except KeyError as error:
+        raise ProtocolError(f"unknown API key {key}") from error
     except UnicodeDecodeError as error:
         raise ProtocolError(f"client id: {error}") from error
-    if not 0 <= key <= _LAST_KEY:
-        raise ProtocolError(f"unknown API key {key}")
     return key, version, correlation_id, client_id, p
 
 

@@ -247,8 +247,11 @@ class Outbox:
         try:
             while items:
                 head = items[0]
-                if type(head) is not _Slice:
-                    self._send_bytes()
+                if not isinstance(head, _Slice):
+                    if len(items) == 1:
+                        self._send_last(head)
+                    else:
+                        self._send_joined()
                 elif self._turn_end.slice_budget <= 0:
                     self.schedule()
                     return
@@ -311,20 +314,19 @@ class Outbox:
             self._cache.unreadable.note(path, source.position, source.size, error)
             raise
 
-    def _send_bytes(self) -> None:
+    def _send_last(self, item: bytearray | memoryview) -> None:
+        """One send of all that is left. BlockingIOError when the socket is full."""
+        count = self._socket.send(item)
+        self.unsent_bytes -= count
+        self._metrics.sent_bytes += count
+        if count < len(item):
+            self._items[0] = memoryview(item)[count:]
+            raise BlockingIOError
+        self._items.clear()
+
+    def _send_joined(self) -> None:
         """One send of all bytes up to the next slice. BlockingIOError when the socket is full."""
         items = self._items
-        if len(items) == 1:
-            alone = items[0]
-            assert not isinstance(alone, _Slice)
-            count = self._socket.send(alone)
-            self.unsent_bytes -= count
-            self._metrics.sent_bytes += count
-            if count < len(alone):
-                items[0] = memoryview(alone)[count:]
-                raise BlockingIOError
-            items.clear()
-            return
         batch: list[bytearray | memoryview] = []
         for item in items:
             if isinstance(item, _Slice) or len(batch) == IOV_MAX:
