@@ -38,6 +38,12 @@ class Pending:
     that it keeps while it waits, if that is worth counting; set before it is returned.
     """
 
+    entry: Any
+    version: int
+    correlation_id: int
+    started_s: float
+    """The connection sets these four when it puts the answer in its line."""
+
     __slots__ = (
         "abandoned",
         "correlation_id",
@@ -53,18 +59,15 @@ class Pending:
         self.line: Line | None = None
         self.response: Any = None
         self.abandoned = False
-        self.entry: Any = None
-        self.version = 0
-        self.correlation_id = 0
-        self.started_s = 0.0
         self.held_bytes = 0
 
     def complete(self, response: Any) -> None:
         assert self.response is None, "answered twice"
         assert response is not None
         self.response = response
-        if self.line is not None:
-            self.line.answered(self)
+        line = self.line
+        if line is not None:
+            line.answered(self)
 
     def on_abandoned(self) -> None:
         """The connection is gone; called at most once, never after `complete`."""

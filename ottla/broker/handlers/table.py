@@ -56,7 +56,6 @@ class Entry:
         "handle",
         "max_version",
         "min_version",
-        "requests",
         "response",
         "seconds",
     )
@@ -69,15 +68,18 @@ class Entry:
         self.max_version = api.max_version
         self.decoders = Decoders(api)
         self.encoders = Encoders(api)
-        self.requests = 0
         self.seconds = 0.0
         self.buckets = [0] * (len(LATENCY_BUCKETS_S) + 1)
 
     def observe(self, seconds: float) -> None:
         """Counts one answered request; `seconds` from its last byte to its answer."""
-        self.requests += 1
         self.seconds += seconds
         self.buckets[bisect_left(LATENCY_BUCKETS_S, seconds)] += 1
+
+    @property
+    def requests(self) -> int:
+        """How many requests were counted."""
+        return sum(self.buckets)
 
     def error_response(self, code: ErrorCode) -> Any | None:
         """An answer that says only `code`, for a response with a place for it at its top."""

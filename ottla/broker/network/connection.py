@@ -176,7 +176,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def answered(self, answer: Pending) -> None:
         """An answer of the line is there: send it, and what waited behind it, if it is its turn."""
-        if self._line and self._line[0] is answer:
+        line = self._line
+        if line and line[0] is answer:
             self._send_ready()
         else:
             self._pin(answer)
@@ -361,8 +362,9 @@ class Connection(asyncio.BufferedProtocol):
             raise
         except Exception as error:  # the handler boundary: one of two places in the house
             response = self._endpoint.handler_failed(entry, version, request, error)
-        pending = response if isinstance(response, Pending) else None
-        if pending is not None:
+        pending: Pending | None = None
+        if isinstance(response, Pending):
+            pending = response
             response = pending.response  # it may have come before the handler returned
         if type(response) is entry.response and not self._line and meter is None:
             self._send(entry, version, correlation_id, response)
@@ -399,12 +401,8 @@ class Connection(asyncio.BufferedProtocol):
         pending.line = self
         self._line.append(pending)
         self._line_bytes += pending.held_bytes
-        if pending.response is None:
-            return
-        if self._line[0] is pending:
-            self._send_ready()
-        else:
-            self._pin(pending)
+        if pending.response is not None:
+            self.answered(pending)
 
     def _pin(self, pending: Pending) -> None:
         """It waits behind others: the files of its slices stay open as long, whoever closes or
@@ -422,15 +420,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def _send_ready(self) -> None:
         line = self._line
-        while line and line[0].response is not None:
+        while line and (response := line[0].response) is not None:
             pending = line.popleft()
             pending.line = None
             self._line_bytes -= pending.held_bytes
             entry = pending.entry
             if self._meter is not None:
                 self.mute(self._meter.leaves(pending))
-            if pending.response is not NO_ANSWER:
-                self._send(entry, pending.version, pending.correlation_id, pending.response)
+            if response is not NO_ANSWER:
+                self._send(entry, pending.version, pending.correlation_id, response)
             if self._pinned:
                 unpin(self._pinned.pop(pending, ()))
             entry.observe(time.perf_counter() - pending.started_s)
