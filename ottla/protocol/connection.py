@@ -105,7 +105,7 @@ class FrameReader:
         if held < LENGTH_SIZE:
             return None
         start = self._start
-        length = _unpack_length(self._buffer, start)[0]
+        (length,) = _unpack_length(self._buffer, start)
         if not self._size_min <= length <= self._size_max:
             raise ProtocolError(self._bad_length(length))
         size = LENGTH_SIZE + length

@@ -13,8 +13,8 @@ import errno
 import inspect
 import socket
 import struct
-import time
 from collections import deque
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker.handlers.answers import NO_ANSWER, CloseConnection, Pending
@@ -299,7 +299,7 @@ class Connection(asyncio.BufferedProtocol):
                 if frame is None:
                     break
                 self._frame_started_s = 0.0  # what is left in the buffer is another one
-                now_s = time.perf_counter()
+                now_s = perf_counter()
                 header = parse_request_header(frame)
                 if self._deferred or (header[0] not in DATA_APIS and not self._lane.take(now_s)):
                     self._defer(frame, header)
@@ -314,7 +314,7 @@ class Connection(asyncio.BufferedProtocol):
         except ENDING_ERRORS as error:
             self._end(error)
             return
-        if (frames.buffered or self._held_bytes or self._frame_started_s) and not self._is_lost:
+        if (frames.buffered or self._held_bytes) and not self._is_lost:
             self._account()
         if outbox.unsent_bytes or self._paused:
             outbox.schedule()
@@ -368,11 +368,11 @@ class Connection(asyncio.BufferedProtocol):
             response = pending.response  # it may have come before the handler returned
         if type(response) is entry.response and not self._line and meter is None:
             self._send(entry, version, correlation_id, response)
-            entry.observe(time.perf_counter() - started_s)
+            entry.observe(perf_counter() - started_s)
             return
         if pending is None:
             if response is NO_ANSWER:
-                entry.observe(time.perf_counter() - started_s)
+                entry.observe(perf_counter() - started_s)
                 return
             pending = Pending()
             if type(response) is entry.response:
@@ -381,7 +381,7 @@ class Connection(asyncio.BufferedProtocol):
                 assert inspect.isawaitable(response), f"{entry.api.key.name} returned {response!r}"
                 self._endpoint.run(entry, version, request, response, pending)
         if meter is not None:
-            meter.waits(pending, time.perf_counter() - started_s)
+            meter.waits(pending, perf_counter() - started_s)
         self._enqueue(pending, entry, version, correlation_id, started_s)
 
     def _defer(self, frame: memoryview, header: RequestHeader) -> None:
@@ -416,7 +416,7 @@ class Connection(asyncio.BufferedProtocol):
         response = self._endpoint.unserved_version(entry, version)
         pending = Pending()
         pending.response = response
-        self._enqueue(pending, entry, 0, correlation_id, time.perf_counter())
+        self._enqueue(pending, entry, 0, correlation_id, perf_counter())
 
     def _send_ready(self) -> None:
         line = self._line
@@ -431,7 +431,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._send(entry, pending.version, pending.correlation_id, response)
             if self._pinned:
                 unpin(self._pinned.pop(pending, ()))
-            entry.observe(time.perf_counter() - pending.started_s)
+            entry.observe(perf_counter() - pending.started_s)
         if self._outbox is not None:
             self._outbox.schedule()
 

@@ -59,5 +59,10 @@ class Lane:
     def _turn(self) -> None:
         self._is_turning = False
         waiting = self._waiting
-        while waiting and self.take(now_s := self._clock()):
+        if not waiting:
+            return
+        now_s = self._clock()
+        self.take(now_s)
+        while waiting and now_s < self._until_s:
             waiting.popleft().go_on(now_s)
+            now_s = self._clock()

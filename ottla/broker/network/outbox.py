@@ -144,9 +144,10 @@ class TurnEnd:
         self._outboxes: list[Outbox] = []
 
     def add(self, outbox: Outbox) -> None:
-        if not self._outboxes:
+        outboxes = self._outboxes
+        if not outboxes:
             self._loop.call_soon(self._send)
-        self._outboxes.append(outbox)
+        outboxes.append(outbox)
 
     def _send(self) -> None:
         outboxes, self._outboxes = self._outboxes, []
