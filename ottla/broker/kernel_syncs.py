@@ -16,6 +16,7 @@ import ctypes
 import errno
 import os
 import platform
+import struct
 import sys
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
@@ -30,6 +31,8 @@ _CALLS = {"x86_64": (206, 208, 209), "aarch64": (0, 4, 2), "riscv64": (0, 4, 2)}
 _COMMAND_FDSYNC = 3
 _FLAG_RESFD = 1
 _NONE, _ONE, _REQUESTS = ctypes.c_long(0), ctypes.c_long(1), ctypes.c_long(REQUESTS_MAX)
+_EVENT = struct.Struct("@QQqq")
+"""struct io_event: data and address of the request, and two results."""
 
 
 class _Request(ctypes.Structure):
@@ -51,17 +54,6 @@ class _Request(ctypes.Structure):
     ]
 
 
-class _Event(ctypes.Structure):
-    """struct io_event."""
-
-    _fields_ = [
-        ("data", ctypes.c_uint64),
-        ("request", ctypes.c_uint64),
-        ("result", ctypes.c_int64),
-        ("result2", ctypes.c_int64),
-    ]
-
-
 class KernelSyncs(Generic[T]):
     """Syncs under way in the kernel, for one thread. Nothing blocks."""
 
@@ -80,7 +72,8 @@ class KernelSyncs(Generic[T]):
             raise _last_error()
         self._context = context
         self._eventfd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._events = (_Event * REQUESTS_MAX)()
+        self._events = bytearray(_EVENT.size * REQUESTS_MAX)
+        self._events_place = (ctypes.c_char * len(self._events)).from_buffer(self._events)
         self._no_wait = (ctypes.c_long * 2)()
         self._requests = [
             _Request(data=slot, command=_COMMAND_FDSYNC, flags=_FLAG_RESFD, eventfd=self._eventfd)
@@ -130,20 +123,21 @@ class KernelSyncs(Generic[T]):
 
     def collect(self) -> list[tuple[T, OSError | None]]:
         """The syncs that have ended: whose they were, and why they failed, if they did."""
-        with suppress(BlockingIOError):
+        try:
             os.read(self._eventfd, 8)
+        except BlockingIOError:
+            pass  # nothing has ended since the last look
         count = self._call(
-            self._getevents, self._context, _NONE, _REQUESTS, self._events, self._no_wait
+            self._getevents, self._context, _NONE, _REQUESTS, self._events_place, self._no_wait
         )
         if count < 0:
             if ctypes.get_errno() == errno.EINTR:
                 return []  # a signal came, and nothing had ended: the eventfd will tell when it has
             raise _last_error()
         ended: list[tuple[T, OSError | None]] = []
-        for event in self._events[:count]:
-            error = _error(-event.result) if event.result < 0 else None
-            ended.append((self._under_way.pop(event.data), error))
-            self._free.append(event.data)
+        for slot, _, result, _ in _EVENT.iter_unpack(self._events[: count * _EVENT.size]):
+            ended.append((self._under_way.pop(slot), _error(-result) if result < 0 else None))
+            self._free.append(slot)
         return ended
 
     def close(self) -> None:
