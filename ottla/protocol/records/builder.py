@@ -6,12 +6,12 @@ one block, which is compressed as a whole. The CRC covers everything from the at
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
 
 from ottla.protocol.records.batch import (
     CONTROL,
     DELETE_HORIZON,
-    HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
@@ -22,15 +22,25 @@ from ottla.protocol.records.batch import (
     NO_TIMESTAMP,
     TIMESTAMP_TYPE,
     TRANSACTIONAL,
-    write_crc,
 )
-from ottla.protocol.records.crc import Buffer
+from ottla.protocol.records.crc import Buffer, crc32c, crc32c_on
 from ottla.protocol.records.record import Headers, Record
 from ottla.protocol.records.varint import encode_varint
 
-# Lengths and deltas of ordinary records are small; the table saves the loop for them.
-_SMALL = [encode_varint(value) for value in range(512)]
-_NULL = encode_varint(-1)
+
+class _Varints(dict[int, bytes]):
+    """Lengths and deltas of ordinary records are small: those are known, any other is computed."""
+
+    def __missing__(self, value: int) -> bytes:
+        return encode_varint(value)
+
+
+_VARINTS = _Varints((value, encode_varint(value)) for value in range(-1, 512))
+_NULL = _VARINTS[-1]
+
+# The fields in front of those that the CRC covers, and these.
+_UNCOVERED = struct.Struct(">qiibI")
+_COVERED = struct.Struct(">hiqqqhii")
 
 
 def encode_record(
@@ -42,32 +52,29 @@ def encode_record(
     headers: Headers = (),
 ) -> bytes:
     """One record of a batch, its length in front."""
+    varints = _VARINTS
     parts: list[Buffer] = [
         b"\0",
-        _varint(timestamp_delta),
-        _varint(offset_delta),
-        _NULL if key is None else _varint(len(key)),
+        varints[timestamp_delta],
+        varints[offset_delta],
+        _NULL if key is None else varints[len(key)],
         key or b"",
-        _NULL if value is None else _varint(len(value)),
+        _NULL if value is None else varints[len(value)],
         value or b"",
-        _varint(len(headers)),
+        varints[len(headers)],
     ]
     for name, content in headers:
         _append_field(parts, name.encode())
         _append_field(parts, content)
     body = b"".join(parts)
-    return _varint(len(body)) + body
-
-
-def _varint(value: int) -> bytes:
-    return _SMALL[value] if 0 <= value < 512 else encode_varint(value)
+    return varints[len(body)] + body
 
 
 def _append_field(parts: list[Buffer], field: Buffer | None) -> None:
     if field is None:
         parts.append(_NULL)
         return
-    parts.append(_varint(len(field)))
+    parts.append(_VARINTS[len(field)])
     parts.append(field)
 
 
@@ -136,12 +143,13 @@ def assemble(header: tuple[int, ...], payload: Buffer) -> bytearray:
 
     The batch length and the CRC of the fields are ignored and computed.
     """
-    batch = bytearray(HEADER_SIZE)
+    base_offset, _, leader_epoch, magic, _ = header[:5]
+    fields = _COVERED.pack(*header[5:])
+    length = HEADER_SIZE - LOG_OVERHEAD + len(payload)
+    crc = crc32c_on(payload, crc32c(fields))
+    batch = bytearray(_UNCOVERED.pack(base_offset, length, leader_epoch, magic, crc))
+    batch += fields
     batch += payload
-    base_offset, _, *rest = header
-    HEADER.pack_into(batch, 0, base_offset, len(batch) - LOG_OVERHEAD, *rest)
-    with memoryview(batch) as view:
-        write_crc(view)
     return batch
 
 
