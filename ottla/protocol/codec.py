@@ -12,7 +12,7 @@ import linecache
 import pkgutil
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar
 
 from ottla.protocol import messages
 from ottla.protocol.schema import Message
@@ -34,10 +34,10 @@ def decoder(cls: type[M], version: int) -> Decoder[M]:
     It raises ProtocolError for bytes that are no such message, and never reads past the buffer.
     Records are views of the buffer; all else is copied out of it.
     """
-    found = _decoders.get((cls, version))
+    found: Decoder[M] | None = _decoders.get((cls, version))
     if found is None:
         found = _decoders[cls, version] = _compile(DecodeSource(cls, version))
-    return cast("Decoder[M]", found)
+    return found
 
 
 def encoder(cls: type[M], version: int) -> Encoder[M]:
@@ -47,10 +47,10 @@ def encoder(cls: type[M], version: int) -> Encoder[M]:
     appended to `payloads`: their bytes belong there. ValueError for a value that the version
     cannot carry.
     """
-    found = _encoders.get((cls, version))
+    found: Encoder[M] | None = _encoders.get((cls, version))
     if found is None:
         found = _encoders[cls, version] = _compile(EncodeSource(cls, version))
-    return cast("Encoder[M]", found)
+    return found
 
 
 def _compile(source: Source) -> Any:

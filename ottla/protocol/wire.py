@@ -6,8 +6,8 @@ A type is either *fixed* (a letter of the struct module; neighbours share one pa
 
 The templates are the source text that `codec` puts together. This module alone compares a length
 or a count with the bytes left, so that what a peer declares neither allocates nor reads past the
-end. In generated source `buf` is the frame, `p` the position in it, `end` its length, `n` the
-prefix just read, `q` the end of the content, `out` the bytes written.
+end. In generated source `buf` is the frame or a copy of it, `p` the position in it, `end` its
+length, `n` the prefix just read, `q` the end of the content, `out` the bytes written.
 """
 
 from __future__ import annotations
@@ -53,7 +53,16 @@ FIXED: dict[str, str] = {
 STRING_SIZE_MAX = 0x7FFF
 INT32_MAX = 0x7FFFFFFF
 
-CONTENT_DECODE: dict[str, str] = {
+# Types whose values are parts of the frame itself.
+VIEWS = ("memoryview", "Records")
+
+# How a prefixed value is taken out of a copy of the frame, and out of the frame.
+CONTENT_OF_BYTES: dict[str, str] = {
+    "str": "buf[p:q].decode()",
+    "bytes": "buf[p:q]",
+}
+
+CONTENT_OF_VIEW: dict[str, str] = {
     "str": 'str(buf[p:q], "utf-8")',
     "bytes": "bytes(buf[p:q])",
     "memoryview": "buf[p:q]",
@@ -161,7 +170,7 @@ def bad_count(name: str, count: int, left: int) -> ProtocolError:
     return ProtocolError(f"{name} has {count} elements with {left} bytes left")
 
 
-def finish_uvarint(first: int, buf: memoryview, p: int) -> tuple[int, int]:
+def finish_uvarint(first: int, buf: bytes | memoryview, p: int) -> tuple[int, int]:
     """The value of a varint whose first byte, above 127, was read, and the position after it.
 
     Five bytes at most, and no more than an int32 holds, as every length, count and tag is one.
@@ -178,7 +187,7 @@ def finish_uvarint(first: int, buf: memoryview, p: int) -> tuple[int, int]:
     raise ProtocolError("varint of more than five bytes")
 
 
-def read_uvarint(buf: memoryview, p: int) -> tuple[int, int]:
+def read_uvarint(buf: bytes | memoryview, p: int) -> tuple[int, int]:
     first = buf[p]
     if first < 128:
         return first, p + 1
@@ -198,7 +207,7 @@ def write_string_size(out: bytearray, size: int) -> None:
     write_uvarint(out, size + 1)
 
 
-def read_tag(buf: memoryview, p: int) -> tuple[int, int, int]:
+def read_tag(buf: bytes | memoryview, p: int) -> tuple[int, int, int]:
     """One tag, the position of its value and the position after it, both within `buf`."""
     tag, p = read_uvarint(buf, p)
     size, p = read_uvarint(buf, p)
@@ -212,7 +221,7 @@ def check_tag_end(tag: int, p: int, q: int) -> None:
         raise ProtocolError(f"tag {tag} ends at byte {p}, declared to end at {q}")
 
 
-def skip_tags(count: int, buf: memoryview, p: int) -> int:
+def skip_tags(count: int, buf: bytes | memoryview, p: int) -> int:
     """The position after `count` tags; a tag that repeats or is out of order is no error."""
     if count > 127:
         count, p = finish_uvarint(count, buf, p)
@@ -222,7 +231,7 @@ def skip_tags(count: int, buf: memoryview, p: int) -> int:
     return p
 
 
-def check_tag_count(count: int, buf: memoryview, p: int) -> None:
+def check_tag_count(count: int, buf: bytes | memoryview, p: int) -> None:
     if count > (len(buf) - p) // 2:
         raise ProtocolError(f"{count} tags with {len(buf) - p} bytes left")
 
