@@ -34,12 +34,12 @@ REFUSALS = FULL_DISK_ERRORS | {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.E
 class FlushTicket:
     """One flush of one log, up to `end_offset`. Its files are open and pinned."""
 
-    directory: PartitionDir
-    end_offset: int
     files: list[File]
+    end_offset: int
     # Opened for this ticket alone, and closed with it.
     own_files: list[File]
     leader_epochs: bytes | None
+    directory: PartitionDir
     new_names: bool
     # Tells the log that it has failed; called by whoever syncs.
     on_error: Callable[[OSError], None]

@@ -219,14 +219,9 @@ class Log(TrimmableLog):
         files, own_files = segments.open_unsynced()
         for file in files:
             file.pin()
+        epochs = self.epochs.unwritten(end_offset) if self.epochs.dirty else None
         ticket = FlushTicket(
-            directory=self._directory,
-            end_offset=end_offset,
-            files=files,
-            own_files=own_files,
-            leader_epochs=self.epochs.unwritten(end_offset) if self.epochs.dirty else None,
-            new_names=segments.new_names,
-            on_error=self._fail,
+            files, end_offset, own_files, epochs, self._directory, segments.new_names, self._fail
         )
         segments.forget_unsynced()
         self._ticket = ticket

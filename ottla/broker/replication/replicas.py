@@ -144,12 +144,8 @@ class Replicas:
     def reconsider(self, topic: str, index: int) -> None:
         """Its configuration has changed: what flush.messages asks for is done at once."""
         partition = self.get(topic, index)
-        if partition is None:
-            return
-        if partition.log.visible_end != partition.log.high_watermark:
-            self._advance(partition)
-        if partition.log.must_flush and not partition.flushing:
-            self._begin_soon(partition)
+        if partition is not None:
+            self._look_again(partition)
 
     def append(self, partition: Partition, records: memoryview) -> AppendResult:
         """Appends one batch from a client. KafkaError refuses it; nothing is written then.
@@ -184,7 +180,8 @@ class Replicas:
         except OSError as error:
             self._on_disk_failed(log, Call.WRITE, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from error
-        self.reconsider(partition.topic, partition.index)
+        if partition.online:
+            self._look_again(partition)
         return result
 
     def await_commit(
@@ -198,11 +195,7 @@ class Replicas:
     ) -> None:
         """Calls `listener` when `last_offset` is visible, fails, or takes longer than it may."""
         deadline_ms = self._clock.monotonic_ms() + max(timeout_ms, 0)
-        partition.commit_waiters.append(
-            CommitWaiter(
-                last_offset=last_offset, deadline_ms=deadline_ms, listener=listener, part=part
-            )
-        )
+        partition.commit_waiters.append(CommitWaiter(last_offset, listener, part, deadline_ms))
         self._waiting[partition] = None
 
     def await_durable(
@@ -213,9 +206,7 @@ class Replicas:
         if partition.log.durable_end > last_offset:
             listener.committed(part)
             return
-        partition.durable_waiters.append(
-            CommitWaiter(last_offset=last_offset, deadline_ms=0, listener=listener, part=part)
-        )
+        partition.durable_waiters.append(CommitWaiter(last_offset, listener, part, deadline_ms=0))
         self._waiting[partition] = None
         self.flush(partition)
 
@@ -348,6 +339,13 @@ class Replicas:
             idle, partition.idle = partition.idle, None
             if not idle.done():
                 idle.set_result(None)
+
+    def _look_again(self, partition: Partition) -> None:
+        """Its log has grown, or has other rules: what can be seen, and what must be synced."""
+        if partition.log.visible_end != partition.log.high_watermark:
+            self._advance(partition)
+        if partition.log.must_flush and not partition.flushing:
+            self._begin_soon(partition)
 
     def _begin_soon(self, partition: Partition) -> None:
         """The sync starts at the end of this turn, so that what this turn appends joins it."""

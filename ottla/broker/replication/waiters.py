@@ -35,7 +35,7 @@ class CommitWaiter:
     __slots__ = ("deadline_ms", "last_offset", "listener", "part")
 
     def __init__(
-        self, *, last_offset: int, deadline_ms: int, listener: CommitListener, part: Any
+        self, last_offset: int, listener: CommitListener, part: Any, deadline_ms: int
     ) -> None:
         self.last_offset = last_offset
         self.deadline_ms = deadline_ms
