@@ -48,9 +48,9 @@ class _Piece:
 
     __slots__ = ("marker", "records", "stamp", "time_ms")
 
-    def __init__(self, stamp: Stamp | None, time_ms: int) -> None:
+    def __init__(self, stamp: Stamp | None, records: list[Record], time_ms: int) -> None:
         self.stamp = stamp
-        self.records: list[Record] = []
+        self.records = records
         self.marker: EndMarker | None = None
         self.time_ms = time_ms
 
@@ -79,9 +79,10 @@ class Gathered:
         pieces = self._pieces
         last = pieces[-1] if pieces else None
         if last is None or last.marker is not None or last.stamp != outcome.stamp:
-            last = _Piece(outcome.stamp, now_ms)
+            last = _Piece(outcome.stamp, records, now_ms)
             pieces.append(last)
-        last.records += records
+        else:
+            last.records += records
         last.marker = outcome.marker
         for stamp in (outcome.stamp, outcome.marker):
             if stamp is not None:

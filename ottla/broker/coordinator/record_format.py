@@ -41,7 +41,9 @@ class RecordFormat:
 
     def encode(self, record: CoordinatorRecord, timestamp_ms: int) -> Record:
         """The record as it goes into a batch; its offset is given by the log."""
-        return Record(0, timestamp_ms, self.encode_key(record.key), self.encode_value(record.value))
+        key, value = record
+        fields = (0, timestamp_ms, self.encode_key(key), self.encode_value(value), ())
+        return tuple.__new__(Record, fields)
 
     def encode_key(self, key: Message) -> bytes:
         return _encode(self._types[type(key)], KEY_VERSION, key)
