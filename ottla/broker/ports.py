@@ -93,8 +93,15 @@ class Disk(Protocol):
         """
 
 
+DEBUG, ERROR = 10, 40
+"""The levels of these methods of `Events`, as logging counts."""
+
+
 class Events(Protocol):
     """Structured events by name; a structlog logger is one."""
+
+    def is_enabled_for(self, level: int) -> bool:
+        """Whether events of that level go anywhere; who has many of them asks once."""
 
     def debug(self, event: str, **fields: Any) -> Any: ...
 

@@ -52,6 +52,9 @@ class Recorder:
     def _note(self, event: str, **fields: Any) -> None:
         self.names.append(event)
 
+    def is_enabled_for(self, level: int) -> bool:
+        return True
+
     debug = info = warning = error = _note
 
 

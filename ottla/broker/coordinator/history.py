@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from ottla.broker.coordinator.outcome import Told
-from ottla.broker.ports import Clock, Events
+from ottla.broker.ports import DEBUG, Clock, Events
 
 KEPT_MAX = 2000
 """Some hundred bytes each. A broker that rebalances every second keeps half an hour."""
@@ -34,11 +34,21 @@ class History:
     whose keys are called `of`. `counts` says how many of each there were since the broker
     started."""
 
-    __slots__ = ("_clock", "_events", "_lines", "_of", "_ring", "_until_ms", "counts")
+    __slots__ = (
+        "_clock",
+        "_events",
+        "_lines",
+        "_of",
+        "_ring",
+        "_tells_expected",
+        "_until_ms",
+        "counts",
+    )
 
     def __init__(self, clock: Clock, events: Events, *, of: str = "group") -> None:
         self._clock = clock
         self._events = events
+        self._tells_expected = events.is_enabled_for(DEBUG)
         self._of = of
         self._lines: dict[str, int] = {}  # by group, in this interval
         self._until_ms = 0
@@ -54,7 +64,8 @@ class History:
             self.counts[event] += 1
             self._ring.append((now_ms, one))
             if event in EXPECTED:
-                self._events.debug(event, reason=reason, **{self._of: group_id}, **fields)
+                if self._tells_expected:
+                    self._events.debug(event, reason=reason, **{self._of: group_id}, **fields)
             elif self._may_write(group_id):
                 self._events.info(event, reason=reason, **{self._of: group_id}, **fields)
 

@@ -13,7 +13,6 @@ ends) is soft: it is lost with the process, as it is in Kafka, and clients bring
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, NamedTuple, Protocol
 
@@ -97,7 +96,6 @@ class Work(NamedTuple):
     done: Callable[[Any, Moment], Outcome]
 
 
-@dataclass(slots=True)
 class Outcome:
     """Records in the order in which they were applied, then the answers that rest on them, or on
     earlier ones; and the answers that say nothing of what is written, and may leave now.
@@ -106,12 +104,26 @@ class Outcome:
     is `due` is called when all of this is durable, and never if the state is thrown away first.
     """
 
-    records: list[CoordinatorRecord] = field(default_factory=list)
-    stamp: Stamp | None = None
-    marker: EndMarker | None = None
-    answers: list[Answer] = field(default_factory=list)
-    answers_now: list[Answer] = field(default_factory=list)
-    told: list[Told] = field(default_factory=list)
-    counted: dict[Counted, int] = field(default_factory=dict)
-    work: list[Work] = field(default_factory=list)
-    due: list[Callable[[], None]] = field(default_factory=list)
+    __slots__ = (
+        "answers",
+        "answers_now",
+        "counted",
+        "due",
+        "marker",
+        "records",
+        "stamp",
+        "told",
+        "work",
+    )
+
+    def __init__(self) -> None:
+        # By hand: a dataclass calls a factory for each list, and every request has an outcome.
+        self.records: list[CoordinatorRecord] = []
+        self.stamp: Stamp | None = None
+        self.marker: EndMarker | None = None
+        self.answers: list[Answer] = []
+        self.answers_now: list[Answer] = []
+        self.told: list[Told] = []
+        self.counted: dict[Counted, int] = {}
+        self.work: list[Work] = []
+        self.due: list[Callable[[], None]] = []

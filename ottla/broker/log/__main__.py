@@ -23,7 +23,7 @@ from ottla.broker.log.examine.findings import Finding, Fix
 from ottla.broker.log.examine.partition import PartitionFacts
 from ottla.broker.log.examine.repair import Repair, sentence_of
 from ottla.broker.log.examine.verify import verify_path
-from ottla.broker.ports import Disk
+from ottla.broker.ports import ERROR, Disk
 from ottla.broker.posix import PosixDisk, ReadOnlyDisk
 from ottla.config.types import LogConfig
 
@@ -212,6 +212,9 @@ def main(arguments: Sequence[str]) -> int:
 
 class _Told:
     """Events of a repair. What it does stands in its sentences; only what goes wrong is told."""
+
+    def is_enabled_for(self, level: int) -> bool:
+        return level >= ERROR
 
     def debug(self, event: str, **fields: Any) -> None: ...
 

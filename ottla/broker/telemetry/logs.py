@@ -46,6 +46,9 @@ class StructuredLog:
         """A log whose events all carry these fields too."""
         return StructuredLog(self._output, self._level, {**self._fields, **fields})
 
+    def is_enabled_for(self, level: int) -> bool:
+        return level >= self._level
+
     def debug(self, event: str, **fields: Any) -> None:
         if self._level <= 10:
             self._output.write("debug", event, {**self._fields, **fields})

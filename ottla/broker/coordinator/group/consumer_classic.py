@@ -39,7 +39,7 @@ from ottla.broker.coordinator.group.modern import NOTHING, MemberState
 from ottla.broker.coordinator.group.rebalance import join_refused
 from ottla.broker.coordinator.group.reconciling import Reported
 from ottla.broker.coordinator.group.targets import bump_if_due
-from ottla.broker.coordinator.group.turn import Timer, TimerKind, Turn
+from ottla.broker.coordinator.group.turn import TimerKind, Turn
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.messages.groups import (
     ConsumerProtocolSubscription,
@@ -79,7 +79,7 @@ def _sync(turn: Turn, group: ConsumerGroup, request: SyncGroupRequest) -> SyncGr
     if group.target.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
         _await_join(turn, group, member)
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
-    turn.timers.cancel(Timer(TimerKind.MEMBER_SYNC, group.group_id, member.member_id))
+    turn.timers.cancel((TimerKind.MEMBER_SYNC, group.group_id, member.member_id))
     restart_session(turn, group, member)
     return SyncGroupResponse(
         protocol_type=CONSUMER_PROTOCOL,
@@ -187,9 +187,9 @@ def _join(turn: Turn, group: ConsumerGroup, asked: Join) -> JoinGroupResponse:
         reason=reason if has_changed else None,
         has_changed=has_changed,
     )
-    turn.timers.cancel(Timer(TimerKind.MEMBER_JOIN, group.group_id, member_id))
+    turn.timers.cancel((TimerKind.MEMBER_JOIN, group.group_id, member_id))
     restart_session(turn, group, stepped)
-    timer = Timer(TimerKind.MEMBER_SYNC, group.group_id, member_id)
+    timer = (TimerKind.MEMBER_SYNC, group.group_id, member_id)
     turn.start(timer, asked.rebalance_timeout_ms)
     return _joined(stepped)
 
@@ -265,7 +265,7 @@ def _retarget_if_alone(turn: Turn, group: ConsumerGroup) -> None:
 
 def _await_join(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
     """The member is asked to join again; however often, it has its rebalance timeout once."""
-    timer = Timer(TimerKind.MEMBER_JOIN, group.group_id, member.member_id)
+    timer = (TimerKind.MEMBER_JOIN, group.group_id, member.member_id)
     if turn.timers.deadline_ms(timer) is None:
         turn.start(timer, member.rebalance_timeout_ms)
 

@@ -153,10 +153,11 @@ def evict(turn: Turn, group: ConsumerGroup, member: ConsumerMember, reason: str)
 
 def time_is_up(turn: Turn, group: ConsumerGroup, timer: Timer) -> None:
     """A deadline of a member has come."""
-    member = group.members.get(timer.member_id)
+    kind, _, member_id = timer
+    member = group.members.get(member_id)
     if member is None:
         return
-    match timer.kind:
+    match kind:
         case TimerKind.SESSION:
             session_ms = session_timeout_ms(turn, group, member)
             evict(turn, group, member, f"its session of {session_ms} ms is over")
@@ -182,7 +183,7 @@ def loaded(turn: Turn, group: ConsumerGroup) -> None:
 def restart_session(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
     """The member has just been heard of."""
     session_ms = session_timeout_ms(turn, group, member)
-    turn.start(Timer(TimerKind.SESSION, group.group_id, member.member_id), session_ms)
+    turn.start((TimerKind.SESSION, group.group_id, member.member_id), session_ms)
 
 
 def session_timeout_ms(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> int:
@@ -193,7 +194,7 @@ def session_timeout_ms(turn: Turn, group: ConsumerGroup, member: ConsumerMember)
 
 
 def _await_revocation(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
-    timer = Timer(TimerKind.REVOKE, group.group_id, member.member_id)
+    timer = (TimerKind.REVOKE, group.group_id, member.member_id)
     if member.state is MemberState.UNREVOKED_PARTITIONS and member.epoch != AWAY_EPOCH:
         turn.start(timer, member.rebalance_timeout_ms)
     else:

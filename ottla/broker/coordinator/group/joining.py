@@ -20,7 +20,7 @@ from ottla.broker.coordinator.group.rebalance import (
 )
 from ottla.broker.coordinator.group.settings import NEW_MEMBER_JOIN_TIMEOUT_MS
 from ottla.broker.coordinator.group.states import ON_REJOIN, Reaction, State
-from ottla.broker.coordinator.group.turn import Timer, TimerKind, Turn
+from ottla.broker.coordinator.group.turn import TimerKind, Turn
 from ottla.broker.coordinator.outcome import Reply
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.groups import JoinGroupRequest
@@ -147,7 +147,7 @@ def _join_newcomer(turn: Turn, group: ClassicGroup, asked: Join) -> None:
         group.pending_join[new_id] = None
         if group.initial_delay is not None:
             group.initial_delay.expects_member = True
-        timer = Timer(TimerKind.SESSION, group.group_id, new_id)
+        timer = (TimerKind.SESSION, group.group_id, new_id)
         turn.start(timer, asked.request.session_timeout_ms)
         turn.answer_now(asked.reply, join_refused(ErrorCode.MEMBER_ID_REQUIRED, new_id))
     else:
@@ -173,9 +173,9 @@ def _join_known(turn: Turn, group: ClassicGroup, asked: Join) -> None:
         turn.answer(asked.reply, join_refused(error.code, member_id))
         return
     is_leader = member_id == group.leader
-    is_same = list(member.protocols.items()) == list(asked.protocols.items())
-    if is_leader and group.state is State.STABLE:
-        is_same = False
+    # A leader of a Stable group joins again because it wants to assign anew.
+    wants_anew = is_leader and group.state is State.STABLE
+    is_same = not wants_anew and _is_same(member.protocols, asked.protocols)
     match ON_REJOIN[group.state][is_same]:
         case Reaction.REFUSE:
             turn.answer(asked.reply, join_refused(ErrorCode.UNKNOWN_MEMBER_ID, member_id))
@@ -187,6 +187,11 @@ def _join_known(turn: Turn, group: ClassicGroup, asked: Join) -> None:
             what = "the leader joined again" if is_leader else "a member joined again"
             _update(turn, group, member, asked)
             rebalance(turn, group, f"{what} ({member_id}; {asked.reason})")
+
+
+def _is_same(known: dict[str, bytes], brought: dict[str, bytes]) -> bool:
+    """In their order, too, which says what the member likes best."""
+    return known == brought and list(known) == list(brought)
 
 
 def _update(turn: Turn, group: ClassicGroup, member: Member, asked: Join) -> None:
@@ -223,7 +228,7 @@ def _replace_static(turn: Turn, group: ClassicGroup, asked: Join, old_id: str, n
     """A static member has come back: it is who it was, by another name."""
     request = asked.request
     leader_before = group.leader
-    turn.timers.cancel(Timer(TimerKind.SESSION, group.group_id, old_id))
+    turn.timers.cancel((TimerKind.SESSION, group.group_id, old_id))
     old, new = group.replace_static(old_id, new_id)
     if old.join_reply is not None:
         fenced = join_refused(ErrorCode.FENCED_INSTANCE_ID, old_id)

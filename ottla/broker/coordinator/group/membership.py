@@ -44,8 +44,8 @@ def sync(turn: Turn, caller: Caller, request: SyncGroupRequest, reply: Reply) ->
         return
     member = group.members[request.member_id]
     group.pending_sync.pop(member.member_id, None)
-    turn.restart_session(group, member)
     if group.state is State.STABLE:
+        turn.restart_session(group, member)
         _answer_assignment(turn, group, member, reply)
         return
     if member.sync_reply is not None:
@@ -112,7 +112,8 @@ def leave_classic(turn: Turn, group: ClassicGroup, leavers: list[Leaver]) -> lis
 
 def time_is_up(turn: Turn, group: ClassicGroup, timer: Timer) -> None:
     """A deadline of the group has come."""
-    match timer.kind:
+    kind, _, member_id = timer
+    match kind:
         case TimerKind.JOIN:
             join_time_is_up(turn, group)
         case TimerKind.SYNC:
@@ -120,7 +121,7 @@ def time_is_up(turn: Turn, group: ClassicGroup, timer: Timer) -> None:
         case TimerKind.SETTLE:
             complete_if_joined(turn, group)
         case TimerKind.SESSION:
-            session_is_over(turn, group, timer.member_id)
+            session_is_over(turn, group, member_id)
 
 
 def loaded(turn: Turn, group: ClassicGroup) -> None:
@@ -227,7 +228,7 @@ def _leave_one(turn: Turn, group: ClassicGroup, leaver: Leaver) -> ErrorCode:
         member_id = known
     elif member_id in group.pending_join:
         group.remove(member_id)
-        turn.timers.cancel(Timer(TimerKind.SESSION, group.group_id, member_id))
+        turn.timers.cancel((TimerKind.SESSION, group.group_id, member_id))
         return ErrorCode.NONE
     try:
         member = group.check_member(member_id, instance_id)

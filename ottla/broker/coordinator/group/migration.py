@@ -27,7 +27,7 @@ from ottla.broker.coordinator.group.embedded import (
 )
 from ottla.broker.coordinator.group.modern import FIRST_EPOCH, Target
 from ottla.broker.coordinator.group.topics import Topics
-from ottla.broker.coordinator.group.turn import Timer, TimerKind, Turn
+from ottla.broker.coordinator.group.turn import TimerKind, Turn
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 
 
@@ -74,7 +74,7 @@ def upgrade(turn: Turn, classic: ClassicGroup, group: ConsumerGroup) -> None:
     for one in members:
         turn.write(*group.current_record(one))
         assert one.classic is not None
-        timer = Timer(TimerKind.SESSION, group.group_id, one.member_id)
+        timer = (TimerKind.SESSION, group.group_id, one.member_id)
         turn.start(timer, one.classic.session_timeout_ms)
     turn.tell(
         "group_upgraded",

@@ -16,10 +16,12 @@ does).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ottla.broker.coordinator.group.classic import ClassicGroup, InitialDelay, Member
 from ottla.broker.coordinator.group.settings import SETTLE_MS_MAX
 from ottla.broker.coordinator.group.states import State
-from ottla.broker.coordinator.group.turn import Timer, TimerKind, Turn
+from ottla.broker.coordinator.group.turn import NO_MEMBER, TimerKind, Turn
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
 
@@ -39,7 +41,7 @@ def prepare(turn: Turn, group: ClassicGroup, reason: str) -> None:
     if group.state is State.COMPLETING_REBALANCE:
         _refuse_syncs(turn, group)
     group.pending_sync.clear()
-    turn.timers.cancel(Timer(TimerKind.SYNC, group.group_id))
+    turn.timers.cancel((TimerKind.SYNC, group.group_id, NO_MEMBER))
     is_initial = group.state is State.EMPTY
     group.become(State.PREPARING_REBALANCE, turn.now.wall_ms)
     turn.tell(
@@ -53,11 +55,11 @@ def prepare(turn: Turn, group: ClassicGroup, reason: str) -> None:
         delay_ms = turn.settings.initial_rebalance_delay_ms
         remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
         group.initial_delay = InitialDelay(delay_ms, remaining_ms)
-        turn.start(Timer(TimerKind.JOIN, group.group_id), delay_ms)
+        turn.start((TimerKind.JOIN, group.group_id, NO_MEMBER), delay_ms)
     else:
         complete_if_joined(turn, group)
         if group.state in REBALANCING:
-            turn.start(Timer(TimerKind.JOIN, group.group_id), group.rebalance_timeout_ms)
+            turn.start((TimerKind.JOIN, group.group_id, NO_MEMBER), group.rebalance_timeout_ms)
 
 
 def complete_if_joined(turn: Turn, group: ClassicGroup) -> None:
@@ -67,7 +69,7 @@ def complete_if_joined(turn: Turn, group: ClassicGroup) -> None:
         return
     wait_ms = _settles_in_ms(turn, group)
     if wait_ms > 0:
-        turn.start(Timer(TimerKind.SETTLE, group.group_id), wait_ms)
+        turn.start((TimerKind.SETTLE, group.group_id, NO_MEMBER), wait_ms)
     else:
         complete_join(turn, group)
 
@@ -89,13 +91,13 @@ def join_time_is_up(turn: Turn, group: ClassicGroup) -> None:
         return
     step_ms = min(wanted_ms, delay.remaining_ms)
     group.initial_delay = InitialDelay(step_ms, max(delay.remaining_ms - delay.step_ms, 0))
-    turn.start(Timer(TimerKind.JOIN, group.group_id), step_ms)
+    turn.start((TimerKind.JOIN, group.group_id, NO_MEMBER), step_ms)
 
 
 def complete_join(turn: Turn, group: ClassicGroup) -> None:
     """Whoever has joined is the next generation; dynamic members that have not are out."""
-    turn.timers.cancel(Timer(TimerKind.JOIN, group.group_id))
-    turn.timers.cancel(Timer(TimerKind.SETTLE, group.group_id))
+    turn.timers.cancel((TimerKind.JOIN, group.group_id, NO_MEMBER))
+    turn.timers.cancel((TimerKind.SETTLE, group.group_id, NO_MEMBER))
     group.initial_delay = None
     group.settles_since_ms = None
     for member in list(group.members.values()):
@@ -105,7 +107,7 @@ def complete_join(turn: Turn, group: ClassicGroup) -> None:
         _become_empty(turn, group)
     elif not group.elect_leader():
         # Only static members are left, and none has come back yet.
-        turn.start(Timer(TimerKind.JOIN, group.group_id), group.rebalance_timeout_ms)
+        turn.start((TimerKind.JOIN, group.group_id, NO_MEMBER), group.rebalance_timeout_ms)
     else:
         _begin_generation(turn, group)
 
@@ -128,13 +130,16 @@ def answer_joined(
     members = []
     if as_leader:
         protocol = group.protocol or ""
+        ordered: Iterable[Member] = group.members.values()
+        if group.static_members:
+            # Static ones first: kafka-python's range assignor leaves a member out where they stand
+            # between others. Kafka's own order is that of a hash map.
+            ordered = sorted(ordered, key=lambda one: one.instance_id is None)
         members = [
             JoinGroupResponse.JoinGroupResponseMember(
                 one.member_id, one.instance_id, one.protocols[protocol]
             )
-            # Static ones first: kafka-python's range assignor leaves a member out where they stand
-            # between others. Kafka's own order is that of a hash map.
-            for one in sorted(group.members.values(), key=lambda one: one.instance_id is None)
+            for one in ordered
         ]
     return JoinGroupResponse(
         generation_id=group.generation,
@@ -191,7 +196,7 @@ def _begin_generation(turn: Turn, group: ClassicGroup) -> None:
             turn.answer_now(reply, answer_joined(turn, group, member, as_leader=is_leader))
         turn.restart_session(group, member)
         member.is_new = False
-    turn.start(Timer(TimerKind.SYNC, group.group_id), group.rebalance_timeout_ms)
+    turn.start((TimerKind.SYNC, group.group_id, NO_MEMBER), group.rebalance_timeout_ms)
     turn.tell(
         "group_generation",
         group.group_id,

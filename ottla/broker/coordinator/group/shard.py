@@ -36,7 +36,7 @@ from ottla.broker.coordinator.group.settings import GroupSettings, Intervals
 from ottla.broker.coordinator.group.share import ShareGroup
 from ottla.broker.coordinator.group.states import State
 from ottla.broker.coordinator.group.topics import Topics
-from ottla.broker.coordinator.group.turn import Timer, TimerKind, Turn
+from ottla.broker.coordinator.group.turn import NO_MEMBER, Timer, TimerKind, Turn
 from ottla.broker.coordinator.outcome import (
     CoordinatorRecord,
     EndMarker,
@@ -232,7 +232,8 @@ class GroupShard:
         """Whatever is due now; call it when `timers.next_ms` comes."""
         turn = Turn(self, now)
         for timer in self.timers.take_due(now.monotonic_ms):
-            match self.groups.get(timer.group_id):
+            _, group_id, _ = timer
+            match self.groups.get(group_id):
                 case ClassicGroup() as group:
                     membership.time_is_up(turn, group, timer)
                 case ConsumerGroup() as group:
@@ -399,6 +400,6 @@ class GroupShard:
         elif isinstance(group, ClassicGroup):
             del self.groups[key.group]
             for kind in (TimerKind.JOIN, TimerKind.SYNC, TimerKind.SETTLE):
-                self.timers.cancel(Timer(kind, key.group))
+                self.timers.cancel((kind, key.group, NO_MEMBER))
             for member_id in (*group.members, *group.pending_join):
-                self.timers.cancel(Timer(TimerKind.SESSION, key.group, member_id))
+                self.timers.cancel((TimerKind.SESSION, key.group, member_id))

@@ -112,8 +112,9 @@ def take_out(turn: Turn, group: ShareGroup, gone: Mapping[str, str]) -> None:
 
 
 def time_is_up(turn: Turn, group: ShareGroup, timer: Timer) -> None:
-    member = group.members.get(timer.member_id)
-    if member is None or timer.kind is not TimerKind.SESSION:
+    kind, _, member_id = timer
+    member = group.members.get(member_id)
+    if member is None or kind is not TimerKind.SESSION:
         return
     turn.tell(
         "group_member_evicted",
@@ -135,7 +136,7 @@ def loaded(turn: Turn, group: ShareGroup) -> None:
 def restart_session(turn: Turn, group: ShareGroup, member: ShareMember) -> None:
     """The member has just been heard of."""
     timeout_ms = turn.shard.intervals_of(group).session_timeout_ms
-    turn.start(Timer(TimerKind.SESSION, group.group_id, member.member_id), timeout_ms)
+    turn.start((TimerKind.SESSION, group.group_id, member.member_id), timeout_ms)
 
 
 def topics_deleted(turn: Turn, group: ShareGroup) -> None:

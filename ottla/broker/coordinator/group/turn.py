@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.coordinator.group.classic import ClassicGroup, Member
 from ottla.broker.coordinator.group.settings import GroupSettings
@@ -54,10 +54,10 @@ _MEMBER_TIMERS = (
 )
 
 
-class Timer(NamedTuple):
-    kind: TimerKind
-    group_id: str
-    member_id: str = ""
+NO_MEMBER = ""
+Timer = tuple[TimerKind, str, str]
+"""Its kind, its group, and its member; NO_MEMBER if it is the whole group's. No class of its own,
+for each request sets and cancels a few."""
 
 
 class Turn:
@@ -120,14 +120,14 @@ class Turn:
     def cancel_member_timers(self, group_id: str, member_id: str) -> None:
         """All that a member of a modern group may have."""
         for kind in _MEMBER_TIMERS:
-            self.timers.cancel(Timer(kind, group_id, member_id))
+            self.timers.cancel((kind, group_id, member_id))
 
     def restart_session(
         self, group: ClassicGroup, member: Member, *, timeout_ms: int | None = None
     ) -> None:
         """The member has just been heard of."""
         self.start(
-            Timer(TimerKind.SESSION, group.group_id, member.member_id),
+            (TimerKind.SESSION, group.group_id, member.member_id),
             member.session_timeout_ms if timeout_ms is None else timeout_ms,
         )
 
@@ -146,7 +146,7 @@ class Turn:
 
     def forget(self, group: ClassicGroup, member: Member, code: ErrorCode) -> None:
         """Takes a member out; if it waits for an answer, that is `code`."""
-        self.timers.cancel(Timer(TimerKind.SESSION, group.group_id, member.member_id))
+        self.timers.cancel((TimerKind.SESSION, group.group_id, member.member_id))
         self.refuse_waiting(group, member, code, member_id="")
         group.remove(member.member_id)
 

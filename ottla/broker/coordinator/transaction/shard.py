@@ -257,7 +257,9 @@ class TransactionShard:
                 producer_epoch=transaction.producer_epoch,
                 topics=[topic(*one) for one in grouped(transaction.partitions).items()],
             )
-        return Outcome(answers=[Answer(reply, shown)])
+        outcome = Outcome()
+        outcome.answers.append(Answer(reply, shown))
+        return outcome
 
     def abort_timed_out(self, now: Moment) -> Outcome:
         """A periodic job: aborts what is open for longer than its producer said, and fences that
@@ -314,13 +316,12 @@ class TransactionShard:
 
     def unloaded(self, now: Moment) -> Outcome:
         """Whoever waits is sent away."""
-        return Outcome(
-            answers=[
-                Answer(one.reply, one.refused(ErrorCode.NOT_COORDINATOR))
-                for parked in self._parked.values()
-                for one in parked
-            ]
-        )
+        outcome = Outcome()
+        for parked in self._parked.values():
+            for one in parked:
+                refused = one.refused(ErrorCode.NOT_COORDINATOR)
+                outcome.answers.append(Answer(one.reply, refused))
+        return outcome
 
     # state
 
