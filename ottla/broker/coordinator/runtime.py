@@ -104,7 +104,7 @@ class Runner(Generic[S]):
         self.shard: S | None = None
         self.failure = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         self.closed = False
-        self._gathered = Gathered(coordinator.record_format)
+        self._gathered: Gathered | None = None  # what no append has taken yet
         self._answers: list[Answer] = []
         self._counted: dict[Counted, int] = {}
         self._due: list[Callable[[], None]] = []
@@ -131,7 +131,8 @@ class Runner(Generic[S]):
         """How far a producer has come in the partition, with what is on its way there. The log
         would refuse what is older, and the shard be ahead of it: so who writes asks before."""
         producer = self.partition.log.producer_state.producers.get(producer_id)
-        return self._gathered.fence(producer_id, Fence.of(producer))
+        fence = Fence.of(producer)
+        return fence if self._gathered is None else self._gathered.fence(producer_id, fence)
 
     def perform(self, outcome: Outcome) -> None:
         """Does what a command of the shard asks for."""
@@ -139,12 +140,8 @@ class Runner(Generic[S]):
         if outcome.told:
             coordinator.history.add(outcome.told)
         if outcome.records or outcome.marker is not None:
-            self._gathered.add(outcome, coordinator.clock.wall_ms())
-            _add(self._counted, outcome.counted)
-            if self._append is None and not self._scheduled:
-                self._scheduled = True
-                coordinator.append_soon(self)
-        if self._gathered:
+            self._gather(outcome)
+        if self._gathered is not None:
             self._answers += outcome.answers
             self._due += outcome.due
         elif self._append is not None:
@@ -188,7 +185,7 @@ class Runner(Generic[S]):
     def committed(self, part: _Append) -> None:
         if self._append is part:
             self._append = None
-            if self._gathered:
+            if self._gathered is not None:
                 self._append_gathered()
         _add(self._coordinator.counted, part.counted)
         for answer in part.answers:
@@ -214,6 +211,19 @@ class Runner(Generic[S]):
         self._refuse(answers, code)
 
     # inside
+
+    def _gather(self, outcome: Outcome) -> None:
+        """What it has written goes with the next append."""
+        coordinator = self._coordinator
+        gathered = self._gathered
+        if gathered is None:
+            gathered = Gathered(coordinator.record_format)
+        gathered.add(outcome, coordinator.clock.wall_ms())
+        self._gathered = gathered
+        _add(self._counted, outcome.counted)
+        if self._append is None and not self._scheduled:
+            self._scheduled = True
+            coordinator.append_soon(self)
 
     async def _load(self, shard: S, loader: Loader) -> None:
         try:
@@ -266,7 +276,7 @@ class Runner(Generic[S]):
 
     def _append_gathered(self) -> None:
         self._scheduled = False
-        if self.closed or not self._gathered or self._append is not None:
+        if self.closed or self._gathered is None or self._append is not None:
             return
         # Its log may be on its way to another log dir: then all appends wait in their order.
         self._scheduled = self._coordinator.replicas.in_turn(self.partition, self._append_now)
@@ -275,9 +285,10 @@ class Runner(Generic[S]):
 
     def _append_now(self) -> None:
         self._scheduled = False
-        if self.closed or not self._gathered or self._append is not None:
+        gathered = self._gathered
+        if self.closed or gathered is None or self._append is not None:
             return
-        gathered, self._gathered = self._gathered, Gathered(self._coordinator.record_format)
+        self._gathered = None
         part = _Append(self._answers, self._counted, self._due)
         self._answers, self._counted, self._due = [], {}, []
         replicas = self._coordinator.replicas
@@ -321,7 +332,7 @@ class Runner(Generic[S]):
     def _throw_away(self, code: ErrorCode) -> None:
         shard, self.shard = self.shard, None
         self.failure = code
-        self._gathered = Gathered(self._coordinator.record_format)
+        self._gathered = None
         self._counted.clear()
         self._due = []
         answers, self._answers = self._answers, []
