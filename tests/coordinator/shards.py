@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from ottla.broker.coordinator.group.inspection import list_groups
+from ottla.broker.coordinator.group import describing
+from ottla.broker.coordinator.group.inspection import describe, fetch_offsets, list_groups
 from ottla.broker.coordinator.group.joining import Caller
 from ottla.broker.coordinator.group.settings import GroupSettings
 from ottla.broker.coordinator.group.shard import GroupShard
@@ -136,15 +137,15 @@ class Lone:
                 (group,) = request.groups
                 reply = Wrapped(reply, lambda one: groups.OffsetFetchResponse(groups=[one]))
                 stable = request.require_stable
-                self._perform(shard.fetch_offsets(group, reply, now, require_stable=stable))
+                reply.complete(fetch_offsets(shard, group, require_stable=stable))
             case groups.DescribeGroupsRequest():
                 reply = Wrapped(reply, lambda one: groups.DescribeGroupsResponse(groups=[one]))
-                self._perform(shard.describe(request.groups[0], version, reply, now))
+                reply.complete(describe(shard, request.groups[0], version))
             case ConsumerGroupHeartbeatRequest():
                 self._perform(shard.consumer_heartbeat(caller, request, reply, now))
             case ConsumerGroupDescribeRequest():
                 reply = Wrapped(reply, lambda one: ConsumerGroupDescribeResponse(groups=[one]))
-                self._perform(shard.consumer_describe(request.group_ids[0], reply, now))
+                reply.complete(describing.describe(shard, request.group_ids[0]))
             case groups.ListGroupsRequest():
                 found = list_groups(shard.groups.values(), request)
                 reply.complete(groups.ListGroupsResponse(groups=found))

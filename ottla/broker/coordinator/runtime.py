@@ -32,6 +32,7 @@ from ottla.broker.coordinator.outcome import (
     Counted,
     Moment,
     Outcome,
+    Reply,
     Work,
 )
 from ottla.broker.coordinator.placement import partition_for
@@ -157,6 +158,20 @@ class Runner(Generic[S]):
         for work in outcome.work:
             coordinator.spawn(self._work(work), f"work-{self.partition.index}")
         self._arm()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is being written: what can be seen is durable."""
+        return self._gathered is None and self._append is None
+
+    def answer(self, reply: Reply, response: Any) -> None:
+        """Answers a question, which changes nothing, when what it could see is durable."""
+        if self._gathered is not None:
+            self._answers.append(Answer(reply, response))
+        elif self._append is not None:
+            self._append.answers.append(Answer(reply, response))
+        else:
+            reply.complete(response)
 
     def close(self) -> None:
         """This broker does not lead the partition any more, or stops."""

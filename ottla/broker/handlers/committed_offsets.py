@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.broker.coordinator.group.commits import commit_refused
-from ottla.broker.coordinator.group.shard import GroupShard
-from ottla.broker.coordinator.runtime import Runner
+from ottla.broker.coordinator.group.inspection import fetch_offsets, fetch_offsets_of_one
 from ottla.broker.handlers.answers import Pending
 from ottla.broker.handlers.context import Rooms, Session
 from ottla.broker.handlers.groups import Gathering, caller_of
@@ -165,55 +164,26 @@ class FetchPart:
         self._gathering.put(self._index, response)
 
 
-class SinglePending(Pending):
-    """The answer for one group in the form of versions 1 to 7."""
-
-    __slots__ = ()
-
-    def complete(self, response: FetchedGroup) -> None:
-        super().complete(
-            OffsetFetchResponse(
-                topics=[
-                    OffsetFetchResponse.OffsetFetchResponseTopic(
-                        topic.name,
-                        [
-                            OffsetFetchResponse.OffsetFetchResponsePartition(
-                                one.partition_index,
-                                one.committed_offset,
-                                one.committed_leader_epoch,
-                                one.metadata,
-                                one.error_code,
-                            )
-                            for one in topic.partitions
-                        ],
-                    )
-                    for topic in response.topics
-                ],
-                error_code=response.error_code,
-            )
-        )
-
-
-def _fetch_one(rooms: Rooms, request: OffsetFetchRequest) -> Pending:
-    topics = None
-    if request.topics is not None:
-        topics = [FetchTopic(one.name, bytes(16), one.partition_indexes) for one in request.topics]
-    pending = SinglePending()
-    group = FetchGroup(request.group_id, topics=topics)
-    _fetch(rooms, group, pending, require_stable=request.require_stable)
+def _fetch_one(rooms: Rooms, request: OffsetFetchRequest) -> OffsetFetchResponse | Pending:
+    try:
+        runner, shard = rooms.groups.runner(request.group_id)
+    except KafkaError as error:
+        return OffsetFetchResponse(error_code=int(error.code))
+    response = fetch_offsets_of_one(shard, request)
+    if runner.is_settled:
+        return response
+    pending = Pending()
+    runner.answer(pending, response)
     return pending
 
 
-def _fetch(rooms: Rooms, group: FetchGroup, reply: Any, *, require_stable: bool) -> None:
-    found: tuple[Runner[GroupShard], GroupShard]
+def _fetch(rooms: Rooms, group: FetchGroup, part: FetchPart, *, require_stable: bool) -> None:
     try:
-        found = rooms.groups.runner(group.group_id)
+        runner, shard = rooms.groups.runner(group.group_id)
     except KafkaError as error:
-        reply.complete(FetchedGroup(group.group_id, error_code=int(error.code)))
+        part.complete(FetchedGroup(group.group_id, error_code=int(error.code)))
         return
-    runner, shard = found
-    outcome = shard.fetch_offsets(group, reply, runner.now(), require_stable=require_stable)
-    runner.perform(outcome)
+    runner.answer(part, fetch_offsets(shard, group, require_stable=require_stable))
 
 
 def _name_topics(rooms: Rooms, group: FetchGroup) -> list[FetchedTopic]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.broker.controller.features import GROUP_VERSION
+from ottla.broker.coordinator.group.describing import describe
 from ottla.broker.coordinator.group.kinds import Kind
 from ottla.broker.handlers.answers import Pending
 from ottla.broker.handlers.context import Rooms, Session
@@ -55,7 +56,7 @@ def handle_consumer_group_describe(
 
     def ask(found: Found, group_id: str, part: Part) -> None:
         runner, shard = found
-        runner.perform(shard.consumer_describe(group_id, part, runner.now()))
+        runner.answer(part, describe(shard, group_id))
 
     def refuse(group_id: str, code: ErrorCode) -> Described:
         return Described(group_id=group_id, error_code=int(code))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from ottla.broker.coordinator.group.inspection import list_groups
+from ottla.broker.coordinator.group.inspection import describe, list_groups
 from ottla.broker.coordinator.group.joining import Caller
 from ottla.broker.coordinator.group.shard import GroupShard
 from ottla.broker.coordinator.runtime import Runner
@@ -192,7 +192,7 @@ def handle_describe_groups(
 
     def ask(found: Found, group_id: str, part: Part) -> None:
         runner, shard = found
-        runner.perform(shard.describe(group_id, version, part, runner.now()))
+        runner.answer(part, describe(shard, group_id, version))
 
     def refuse(group_id: str, code: ErrorCode) -> Described:
         return Described(group_id=group_id, error_code=int(code))

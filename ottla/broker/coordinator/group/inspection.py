@@ -29,6 +29,8 @@ Described = DescribeGroupsResponse.DescribedGroup
 FetchedGroup = OffsetFetchResponse.OffsetFetchResponseGroup
 FetchedTopic = OffsetFetchResponse.OffsetFetchResponseTopics
 FetchedPartition = OffsetFetchResponse.OffsetFetchResponsePartitions
+OnlyTopic = OffsetFetchResponse.OffsetFetchResponseTopic
+OnlyPartition = OffsetFetchResponse.OffsetFetchResponsePartition
 
 
 def fetch_offsets(
@@ -37,36 +39,67 @@ def fetch_offsets(
     *,
     require_stable: bool,
 ) -> FetchedGroup:
-    """The offsets of one group: of the asked topics, or of all that it has. A member of a consumer
-    group that says who it is must be in its newest epoch."""
+    """The offsets of one group: of the asked topics, or of all that it has; `request` names them,
+    whatever its version. A member of a consumer group that says who it is must be in its newest
+    epoch."""
     group_id = request.group_id
     refusal = _check_fetch(shard, request)
     if refusal:
         return FetchedGroup(group_id, error_code=int(refusal))
-    known = shard.offsets.of_group(group_id)
-    response = FetchedGroup(group_id)
     if request.topics is None:
-        asked = [(topic, b"", list(partitions)) for topic, partitions in known.items()]
+        asked = [(name, b"", indexes) for name, indexes in _all_of(shard, group_id)]
     else:
         asked = [(one.name, one.topic_id, one.partition_indexes) for one in request.topics]
+    topics = []
     for name, topic_id, indexes in asked:
-        current_id = shard.topic_id_of(name)
-        partitions = known.get(name, {})
-        parts: list[FetchedPartition] = []
-        response.topics.append(FetchedTopic(name, topic_id or current_id or bytes(16), parts))
-        for index in indexes:
-            committed = partitions.get(index)
-            if require_stable and shard.offsets.is_pending((group_id, name, index)):
-                parts.append(FetchedPartition(index, NO_OFFSET, -1, "", UNSTABLE))
-            elif committed is None or committed.is_of_former_topic(current_id):
-                parts.append(FetchedPartition(index, NO_OFFSET, -1, ""))
-            else:
-                parts.append(
-                    FetchedPartition(
-                        index, committed.offset, committed.leader_epoch, committed.metadata
-                    )
-                )
-    return response
+        parts = [
+            FetchedPartition(*one)
+            for one in _offsets(shard, group_id, name, indexes, require_stable=require_stable)
+        ]
+        known_id = topic_id or shard.topic_id_of(name) or bytes(16)
+        topics.append(FetchedTopic(name, known_id, parts))
+    return FetchedGroup(group_id, topics)
+
+
+def fetch_offsets_of_one(shard: GroupShard, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    """The same in versions 1 to 7, which ask for one group, by names, and know no members."""
+    group_id, require_stable = request.group_id, request.require_stable
+    if request.topics is None:
+        asked = _all_of(shard, group_id)
+    else:
+        asked = [(one.name, one.partition_indexes) for one in request.topics]
+    topics = []
+    for name, indexes in asked:
+        parts = [
+            OnlyPartition(*one)
+            for one in _offsets(shard, group_id, name, indexes, require_stable=require_stable)
+        ]
+        topics.append(OnlyTopic(name, parts))
+    return OffsetFetchResponse(topics=topics)
+
+
+def _all_of(shard: GroupShard, group_id: str) -> list[tuple[str, list[int]]]:
+    """The topics that the group has committed for, and their partitions."""
+    known = shard.offsets.of_group(group_id)
+    return [(name, list(partitions)) for name, partitions in known.items()]
+
+
+def _offsets(
+    shard: GroupShard, group_id: str, topic: str, indexes: list[int], *, require_stable: bool
+) -> list[tuple[int, int, int, str, int]]:
+    """Partition, offset, leader epoch, metadata and error code of each."""
+    current_id = shard.topic_id_of(topic)
+    partitions = shard.offsets.of_group(group_id).get(topic, {})
+    found = []
+    for index in indexes:
+        committed = partitions.get(index)
+        if require_stable and shard.offsets.is_pending((group_id, topic, index)):
+            found.append((index, NO_OFFSET, -1, "", UNSTABLE))
+        elif committed is None or committed.is_of_former_topic(current_id):
+            found.append((index, NO_OFFSET, -1, "", 0))
+        else:
+            found.append((index, committed.offset, committed.leader_epoch, committed.metadata, 0))
+    return found
 
 
 def _check_fetch(

@@ -18,8 +18,6 @@ from ottla.broker.coordinator.group import (
     consumer_heartbeat,
     consumer_members,
     consumer_replay,
-    describing,
-    inspection,
     joining,
     membership,
     share_members,
@@ -62,7 +60,6 @@ from ottla.protocol.messages.groups import (
     LeaveGroupRequest,
     OffsetCommitRequest,
     OffsetDeleteRequest,
-    OffsetFetchRequest,
     SyncGroupRequest,
 )
 from ottla.protocol.messages.transactions import TxnOffsetCommitRequest
@@ -187,24 +184,6 @@ class GroupShard:
         turn.answer(reply, commits.delete_offsets(turn, request))
         return turn.outcome
 
-    def fetch_offsets(
-        self,
-        request: OffsetFetchRequest.OffsetFetchRequestGroup,
-        reply: Reply,
-        now: Moment,
-        *,
-        require_stable: bool,
-    ) -> Outcome:
-        """The answer for one group; `request` names its topics, whatever its version."""
-        turn = Turn(self, now)
-        turn.answer(reply, inspection.fetch_offsets(self, request, require_stable=require_stable))
-        return turn.outcome
-
-    def describe(self, group_id: str, version: int, reply: Reply, now: Moment) -> Outcome:
-        turn = Turn(self, now)
-        turn.answer(reply, inspection.describe(self, group_id, version))
-        return turn.outcome
-
     def delete_group(self, group_id: str, reply: Reply, now: Moment) -> Outcome:
         turn = Turn(self, now)
         turn.answer(reply, commits.delete_group(turn, group_id))
@@ -215,11 +194,6 @@ class GroupShard:
     ) -> Outcome:
         turn = Turn(self, now)
         turn.answer(reply, consumer_heartbeat.heartbeat(turn, caller, request))
-        return turn.outcome
-
-    def consumer_describe(self, group_id: str, reply: Reply, now: Moment) -> Outcome:
-        turn = Turn(self, now)
-        turn.answer(reply, describing.describe(self, group_id))
         return turn.outcome
 
     def carry_out(self, command: Callable[[Turn], Any], reply: Reply, now: Moment) -> Outcome:
