@@ -102,14 +102,32 @@ async def test_what_comes_during_a_sync_shares_the_next(house: House) -> None:
     assert _batches(partition) == [1, 6]
 
 
-async def test_a_question_waits_for_what_it_saw(house: House) -> None:
+@pytest.mark.parametrize("is_under_way", [False, True])
+@pytest.mark.parametrize("version", [7, 8])
+async def test_a_question_waits_for_what_it_saw(
+    house: House, version: int, is_under_way: bool
+) -> None:
+    """Whether that is gathered, or its sync is under way; in both forms of the question."""
     commit = asyncio.ensure_future(ask(house, _commit(7), 9))
+    partition = _led(house)
     await asyncio.sleep(0)
-    found = await _committed(house)
+    while is_under_way and not partition.commit_waiters:
+        await asyncio.sleep(0)
+    question = _fetch()
+    if version == 7:
+        topic = groups.OffsetFetchRequest.OffsetFetchRequestTopic("t", [0])
+        question = groups.OffsetFetchRequest(GROUP, topics=[topic])
+    asked = asyncio.ensure_future(ask(house, question, version))
+    durable_ends: list[int] = []
+    asked.add_done_callback(lambda _: durable_ends.append(partition.log.durable_end))
+    await asyncio.sleep(0)
+    was_durable = partition.log.durable_end
 
-    assert found == 7
+    answer = await asked
+    (part,) = (answer.topics if version == 7 else answer.groups[0].topics)[0].partitions
+    assert part.committed_offset == 7
+    assert (was_durable, durable_ends) == (0, [1])
     assert commit.done()
-    assert _led(house).log.durable_end == 1
 
 
 async def test_a_question_waits_also_behind_a_commit_whose_time_is_over(house: House) -> None:
