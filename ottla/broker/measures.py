@@ -86,7 +86,7 @@ class Measures:
         )
         registry.watch(
             "ottla_cold_reads_total",
-            "Steps of a fetch that were read ahead from the disk.",
+            "Steps of a fetch that a worker read from the disk and sent.",
             lambda: server.page_cache.cold_reads,
             kind="counter",
         )

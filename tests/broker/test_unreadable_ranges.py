@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -44,17 +44,20 @@ async def broker() -> AsyncIterator[Broker]:
 
 def _break(monkeypatch: pytest.MonkeyPatch, broker: Broker, sector: BadSector) -> None:
     cache = broker.running.server.page_cache
-    read_cached, read_ahead = cache.read_cached, cache.read_ahead
+    read_cached, send_cold = cache.read_cached, cache.send_cold
 
-    def checked(read: Callable[[int, int, int], object]) -> Callable[[int, int, int], object]:
-        def run(descriptor: int, position: int, size: int) -> object:
-            sector.check(descriptor, position, size)
-            return read(descriptor, position, size)
+    def read_cached_or_fail(descriptor: int, position: int, size: int) -> bytearray | None:
+        sector.check(descriptor, position, size)
+        return read_cached(descriptor, position, size)
 
-        return run
+    def send_cold_or_fail(
+        socket: int, descriptor: int, position: int, size: int, *, is_new: bool
+    ) -> tuple[int, bool]:
+        sector.check(descriptor, position, size)
+        return send_cold(socket, descriptor, position, size, is_new=is_new)
 
-    monkeypatch.setattr(cache, "read_cached", checked(read_cached))
-    monkeypatch.setattr(cache, "read_ahead", checked(read_ahead))
+    monkeypatch.setattr(cache, "read_cached", read_cached_or_fail)
+    monkeypatch.setattr(cache, "send_cold", send_cold_or_fail)
     # What cannot be read is not in the page cache.
     monkeypatch.setattr(cache, "holds", lambda *read: not sector.meets(*read))
 

@@ -6,8 +6,9 @@ Bytes that are ready together leave in one sendmsg; a slice of SENDFILE_MIN and 
 sendfile from the page cache, a smaller one is read and joined to its headers, which is cheaper.
 
 A slice that is not in the page cache would stop the whole loop for a disk read. So each step
-first asks the kernel (`preadv` with RWF_NOWAIT) and, on a miss, reads ahead in a worker thread:
-one cold consumer stalls nobody else.
+first asks the kernel (`preadv` with RWF_NOWAIT) and, on a miss, a worker thread sends it, and goes
+on with this connection until it finds in memory what it is to send: one cold consumer stalls nobody
+else.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ import errno
 import os
 import select
 import socket
-import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
+from contextlib import suppress
+from functools import partial
 from typing import Protocol
 
 from ottla.broker.log.segment import FileSlice
@@ -39,8 +41,8 @@ STEP_BYTES = 256 * 1024
 TURN_BYTES = 512 * 1024
 """Slices sent at most in one turn of the loop, by all connections together. A consumer that reads
 as fast as we send would else hold the loop for the whole of its answer."""
-READ_AHEAD_BYTES = 1024 * 1024
-"""What one trip to a worker brings into the page cache; the next steps then need no probe."""
+COLD_BYTES = 1024 * 1024
+"""Sent at most by one trip to a worker."""
 PROBE_BYTES = 128 * 1024
 """Linux reads ahead in windows of this size, so a probe per window finds any cold range."""
 IOV_MAX = 64
@@ -59,7 +61,6 @@ class PageCache:
         self.can_probe = bool(_RWF_NOWAIT) and hasattr(os, "preadv")
         self.cold_reads = 0
         self._byte = bytearray(1)
-        self._scratch = threading.local()
 
     def holds(self, descriptor: int, position: int, size: int) -> bool:
         if not self.can_probe:
@@ -84,18 +85,19 @@ class PageCache:
             count = os.preadv(descriptor, [data], position)
         return data if count == size else None
 
-    def read_ahead(self, descriptor: int, position: int, size: int) -> None:
-        """Runs in a worker: brings the range into the page cache.
+    def send_cold(
+        self, socket_descriptor: int, descriptor: int, position: int, size: int, *, is_new: bool
+    ) -> tuple[int, bool]:
+        """Runs in a worker: sends a range that may have to be read first, as far as the socket
+        takes it. Returns how many bytes left, and whether there was anything to read; of a range
+        that is not new, the kernel was told before.
 
-        Its bytes are copied once to nowhere: the kernel finishes its reads in any order, and only
-        a read of all of them waits for all of them. Each call here runs without the GIL.
+        BlockingIOError if the socket took nothing. Each call here runs without the GIL.
         """
-        scratch: bytearray | None = getattr(self._scratch, "buffer", None)
-        if scratch is None:
-            scratch = self._scratch.buffer = bytearray(READ_AHEAD_BYTES)
-        if hasattr(os, "posix_fadvise"):
+        is_cold = not is_new or not self.holds(descriptor, position + size - 1, 1)
+        if is_cold and is_new and hasattr(os, "posix_fadvise"):
             os.posix_fadvise(descriptor, position, size, os.POSIX_FADV_WILLNEED)
-        os.preadv(descriptor, [memoryview(scratch)[:size]], position)
+        return os.sendfile(socket_descriptor, descriptor, position, size), is_cold
 
     def _holds_byte(self, descriptor: int, position: int) -> bool:
         try:
@@ -112,7 +114,7 @@ class PageCache:
 class _Slice:
     """What is left to send of a file slice; holds a pin on its file until it is sent or dropped."""
 
-    __slots__ = ("descriptor", "pinned", "position", "size")
+    __slots__ = ("asked_end", "descriptor", "pinned", "position", "size")
 
     def __init__(self, source: FileSlice) -> None:
         source.file.pin()
@@ -120,6 +122,8 @@ class _Slice:
         self.descriptor = source.file.fileno()
         self.position = source.position
         self.size = source.size
+        self.asked_end = 0
+        """Up to there the kernel was asked to read ahead."""
 
 
 class SentBytes(Protocol):
@@ -176,6 +180,8 @@ class Outbox:
     __slots__ = (
         "_cache",
         "_closed",
+        "_is_cold",
+        "_is_lent",
         "_items",
         "_loop",
         "_metrics",
@@ -208,8 +214,10 @@ class Outbox:
         self._on_failed = on_failed
         self._items: deque[bytearray | memoryview | _Slice] = deque()
         self._scheduled = False
-        self._stopped = False  # waiting for writability or for a read-ahead
+        self._stopped = False  # waiting for writability or for a worker
         self._watched = False  # the loop tells of writability
+        self._is_lent = False  # a worker sends on the socket
+        self._is_cold = False  # what was sent last had to be read from the disk
         self._closed = False
         self.unsent_bytes = 0
 
@@ -259,10 +267,7 @@ class Outbox:
                 elif not self._send_slice(head):
                     return
         except (BlockingIOError, InterruptedError):
-            self._stopped = True
-            if not self._watched:
-                self._watched = True
-                self._loop.add_writer(self._socket.fileno(), self._resume)
+            self._wait_for_room()
             return
         except OSError as error:
             self._fail(errno.errorcode.get(error.errno or 0, str(error)))
@@ -288,7 +293,12 @@ class Outbox:
                 item.pinned.unpin()
         self._items.clear()
         self.unsent_bytes = 0
-        self._socket.close()
+        if not self._is_lent:
+            self._socket.close()
+            return
+        # A worker is sending on it, and its number must not become another's meanwhile.
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def _joined(self, data: bytearray, position: int, source: FileSlice) -> bool:
         """Puts the only slice of an answer into its headers, if it is tiny and at hand."""
@@ -348,8 +358,8 @@ class Outbox:
     def _send_slice(self, piece: _Slice) -> bool:
         """One step of a slice; False when nothing more can be sent in this turn."""
         size = min(piece.size, STEP_BYTES)
-        if not self._cache.holds(piece.descriptor, piece.position, size):
-            self._read_ahead(piece)
+        if self._is_cold or not self._cache.holds(piece.descriptor, piece.position, size):
+            self._send_in_worker(piece)
             return False
         try:
             count = os.sendfile(self._socket.fileno(), piece.descriptor, piece.position, size)
@@ -357,10 +367,60 @@ class Outbox:
             if error.errno == errno.EIO:  # of the file: a socket has no such error
                 self._cache.unreadable.note(piece.pinned.path, piece.position, size, error)
             raise
+        self._turn_end.slice_budget -= count
+        if self._took(piece, count) and count < size:
+            raise BlockingIOError
+        return count > 0
+
+    def _send_in_worker(self, piece: _Slice) -> None:
+        """One step of a slice that may have to be read from the disk; nothing else is sent until
+        it has left."""
+        self._stopped = True
+        self._unwatch()
+        self._cache.cold_reads += 1
+        position, size = piece.position, min(piece.size, COLD_BYTES)
+        work = partial(
+            self._cache.send_cold,
+            self._socket.fileno(),
+            piece.descriptor,
+            position,
+            size,
+            is_new=position + size > piece.asked_end,
+        )
+        piece.asked_end = position + size
+        piece.pinned.pin()
+        self._is_lent = True
+        future = self._loop.run_in_executor(self._cache.executor, work)
+
+        def done(result: asyncio.Future[tuple[int, bool]]) -> None:
+            piece.pinned.unpin()
+            self._is_lent = False
+            error = result.exception()
+            if isinstance(error, OSError) and error.errno == errno.EIO:
+                self._cache.unreadable.note(piece.pinned.path, position, size, error)
+            if self._closed:
+                self._socket.close()
+            elif isinstance(error, BlockingIOError):
+                self._wait_for_room()
+            elif error is not None:
+                self._fail(str(error))
+            else:
+                self._stopped = False
+                count, self._is_cold = result.result()
+                if not self._took(piece, count):
+                    return
+                if count < size:
+                    self._wait_for_room()
+                else:
+                    self.schedule()
+
+        future.add_done_callback(done)
+
+    def _took(self, piece: _Slice, count: int) -> bool:
+        """So much of a slice has left. False if it is nothing, which is the end of the file."""
         if count == 0:
             self._fail("the file ended before the slice")
             return False
-        self._turn_end.slice_budget -= count
         self.unsent_bytes -= count
         self._metrics.sent_bytes += count
         piece.position += count
@@ -368,38 +428,18 @@ class Outbox:
         if piece.size == 0:
             piece.pinned.unpin()
             self._items.popleft()
-        elif count < size:
-            raise BlockingIOError
         return True
 
-    def _read_ahead(self, piece: _Slice) -> None:
+    def _wait_for_room(self) -> None:
+        """The socket is full. It stays watched until all is sent: a reader of much fills it again
+        and again, and to ask anew each time costs two system calls."""
         self._stopped = True
-        self._unwatch()
-        self._cache.cold_reads += 1
-        position, size = piece.position, min(piece.size, READ_AHEAD_BYTES)
-        piece.pinned.pin()
-        future = self._loop.run_in_executor(
-            self._cache.executor, self._cache.read_ahead, piece.descriptor, position, size
-        )
-
-        def done(result: asyncio.Future[None]) -> None:
-            piece.pinned.unpin()
-            error = result.exception()
-            if isinstance(error, OSError):
-                self._cache.unreadable.note(piece.pinned.path, position, size, error)
-            if self._closed:
-                return
-            if error is not None:
-                self._fail(str(error))
-                return
-            self._stopped = False
-            self.schedule()
-
-        future.add_done_callback(done)
+        if not self._watched:
+            self._watched = True
+            self._loop.add_writer(self._socket.fileno(), self._resume)
 
     def _resume(self) -> None:
-        """The socket takes more. It stays watched until all is sent: a reader of much fills it
-        again and again, and to ask anew each time costs two system calls."""
+        """The socket takes more."""
         self._stopped = False
         self.schedule()
 

@@ -1,0 +1,168 @@
+"""Slices that have to be read from the disk: a worker sends them, and the loop goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.log.segment import FileSlice
+from ottla.broker.log.unreadable import UnreadableRanges
+from ottla.broker.network.outbox import COLD_BYTES, Outbox, PageCache, TurnEnd
+from ottla.broker.posix import PosixDisk, PosixFile
+from tests.log.events import RecordedEvents
+
+HEADERS = b"headers "
+CONTENT = os.urandom(COLD_BYTES * 5 // 2)
+ROOM_BYTES = 4096
+"""Of the sockets: no step fits whole."""
+
+
+class Sent:
+    sent_bytes = 0
+
+
+class Sender:
+    """An outbox on one end of a pair of sockets; `peer` is the other end."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, cache: PageCache) -> None:
+        self.socket, self.peer = socket.socketpair()
+        for end in (self.socket, self.peer):
+            end.setblocking(False)
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, ROOM_BYTES)
+        self.metrics = Sent()
+        self.failures: list[str] = []
+        self.drained = asyncio.Event()
+        self.outbox = Outbox(
+            loop,
+            self.socket,
+            cache,
+            self.metrics,
+            TurnEnd(loop),
+            self.drained.set,
+            self.failures.append,
+        )
+
+    def send(self, file: PosixFile) -> None:
+        self.outbox.put(bytearray(HEADERS), [(len(HEADERS), FileSlice(file, 0, len(CONTENT)))])
+        self.outbox.schedule()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[PosixFile]:
+    path = tmp_path / "slice"
+    path.write_bytes(CONTENT)
+    opened = PosixDisk().open(str(path))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+async def cache() -> AsyncIterator[PageCache]:
+    with ThreadPoolExecutor(2) as workers:
+        yield PageCache(workers, UnreadableRanges(RecordedEvents()))
+
+
+async def _received(peer: socket.socket, size: int) -> bytes:
+    loop = asyncio.get_running_loop()
+    data = bytearray()
+    while len(data) < size:
+        part = await loop.sock_recv(peer, 1 << 16)
+        assert part, "it was closed early"
+        data += part
+    return bytes(data)
+
+
+@pytest.mark.parametrize("cold_probes", [0, 1, 1000])
+async def test_what_is_cold_at_first_or_for_good_comes_whole(
+    file: PosixFile, cache: PageCache, monkeypatch: pytest.MonkeyPatch, cold_probes: int
+) -> None:
+    """By the loop, by a worker at first and the loop then, by workers alone."""
+    left = iter(range(cold_probes))
+    monkeypatch.setattr(cache, "holds", lambda *_range: next(left, None) is None)
+    sender = Sender(asyncio.get_running_loop(), cache)
+    sender.send(file)
+    expected = HEADERS + CONTENT
+
+    assert await _received(sender.peer, len(expected)) == expected
+    await sender.drained.wait()
+    assert sender.metrics.sent_bytes == len(expected)
+    assert sender.outbox.unsent_bytes == 0
+    assert (cache.cold_reads > 0) == (cold_probes > 0)
+    assert sender.failures == []
+    sender.outbox.close()
+    sender.peer.close()
+
+
+async def test_the_kernel_is_asked_once_to_read_what_leaves_in_many_steps(
+    file: PosixFile, cache: PageCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr(cache, "holds", lambda *_range: False)
+    monkeypatch.setattr(
+        os, "posix_fadvise", lambda _file, at, size, _advice: asked.append((at, size))
+    )
+    sender = Sender(asyncio.get_running_loop(), cache)
+    sender.send(file)
+    await _received(sender.peer, len(HEADERS) + len(CONTENT))
+    await sender.drained.wait()
+
+    ends = [at + size for at, size in asked]
+    assert ends == sorted(set(ends)), "twice to the same end"
+    assert ends[-1] == len(CONTENT)
+    assert cache.cold_reads > len(asked), "and still each step was one of a worker"
+    sender.outbox.close()
+    sender.peer.close()
+
+
+async def test_a_connection_that_ends_meanwhile_is_closed_when_the_worker_is_done(
+    file: PosixFile, cache: PageCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the number of its descriptor would be another's, and that would be sent to."""
+    is_in, may_go = threading.Event(), threading.Event()
+    send_cold = cache.send_cold
+
+    def held(*args: int, is_new: bool) -> tuple[int, bool]:
+        is_in.set()
+        assert may_go.wait(10)
+        return send_cold(*args, is_new=is_new)
+
+    monkeypatch.setattr(cache, "holds", lambda *_range: False)
+    monkeypatch.setattr(cache, "send_cold", held)
+    sender = Sender(asyncio.get_running_loop(), cache)
+    sender.send(file)
+    await asyncio.to_thread(is_in.wait, 10)
+    sender.outbox.close()
+
+    assert sender.socket.fileno() >= 0
+    assert await _received(sender.peer, len(HEADERS)) == HEADERS
+    assert not await asyncio.get_running_loop().sock_recv(sender.peer, 1), "the peer hears of it"
+    may_go.set()
+    while sender.socket.fileno() >= 0:
+        await asyncio.sleep(0)
+    assert sender.failures == []
+    sender.peer.close()
+
+
+async def test_a_file_that_ends_early_fails_once(
+    file: PosixFile, cache: PageCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "holds", lambda *_range: False)
+    os.truncate(file.path, COLD_BYTES)
+    sender = Sender(asyncio.get_running_loop(), cache)
+    sender.send(file)
+    await _received(sender.peer, len(HEADERS) + COLD_BYTES)
+    while not sender.failures:
+        await asyncio.sleep(0)
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+    assert sender.failures == ["the file ended before the slice"]
+    sender.outbox.close()
+    sender.peer.close()
