@@ -86,8 +86,8 @@ class Measures:
         )
         registry.watch(
             "ottla_cold_reads_total",
-            "Steps of a fetch that a worker read from the disk and sent.",
-            lambda: server.page_cache.cold_reads,
+            "Steps of a fetch that workers sent, for they may have had to be read from the disk.",
+            lambda: server.page_cache.cold_sends,
             kind="counter",
         )
 

@@ -98,7 +98,7 @@ DEBUG, ERROR = 10, 40
 
 
 class Events(Protocol):
-    """Structured events by name; a structlog logger is one."""
+    """Structured events by name."""
 
     def is_enabled_for(self, level: int) -> bool:
         """Whether events of that level go anywhere; who has many of them asks once."""

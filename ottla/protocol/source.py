@@ -113,21 +113,21 @@ class Source:
 
 
 class DecodeSource(Source):
-    """Where no field is a view of the frame, the frame is copied first: parts of bytes cost less
-    than parts of a view, and one copy less than the views of all texts."""
+    """Where no field is a view of the frame, a small frame is copied first: parts of bytes cost
+    less than parts of a view, and one copy less than the views of all texts."""
 
     verb = "decode"
 
     def __init__(self, cls: type[Message], version: int) -> None:
         super().__init__(cls, version)
         self.has_views = _has_views(cls, version)
-        self.contents = wire.CONTENT_OF_VIEW if self.has_views else wire.CONTENT_OF_BYTES
 
     def text(self) -> str:
         self.emit("def decode(buf, p):")
         self.depth = 1
         if not self.has_views:
-            self.emit("buf = bytes(buf)")
+            with self.block(f"if len(buf) <= {wire.COPIED_BYTES_MAX}:"):
+                self.emit("buf = bytes(buf)")
         self.emit("end = len(buf)")
         with self.block("try:"):
             self.emit(f"return {self.struct(self.cls)}, p")
@@ -208,7 +208,7 @@ class DecodeSource(Source):
                 past_end=f"q > end{too_long}",
                 name=item.name,
                 target=target,
-                content=self.contents[item.type_name],
+                content=wire.CONTENT_DECODE[item.type_name],
             )
         )
 

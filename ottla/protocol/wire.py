@@ -56,13 +56,10 @@ INT32_MAX = 0x7FFFFFFF
 # Types whose values are parts of the frame itself.
 VIEWS = ("memoryview", "Records")
 
-# How a prefixed value is taken out of a copy of the frame, and out of the frame.
-CONTENT_OF_BYTES: dict[str, str] = {
-    "str": "buf[p:q].decode()",
-    "bytes": "buf[p:q]",
-}
+COPIED_BYTES_MAX = 16 * 1024
+"""Of a frame that is copied before it is decoded; a copy of 100 MB would stop the loop."""
 
-CONTENT_OF_VIEW: dict[str, str] = {
+CONTENT_DECODE: dict[str, str] = {
     "str": 'str(buf[p:q], "utf-8")',
     "bytes": "bytes(buf[p:q])",
     "memoryview": "buf[p:q]",

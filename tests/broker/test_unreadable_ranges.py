@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import AsyncIterator
+from socket import socket
 
 import pytest
 
@@ -51,10 +52,10 @@ def _break(monkeypatch: pytest.MonkeyPatch, broker: Broker, sector: BadSector) -
         return read_cached(descriptor, position, size)
 
     def send_cold_or_fail(
-        socket: int, descriptor: int, position: int, size: int, *, is_new: bool
+        sock: socket, descriptor: int, position: int, size: int, ahead: range
     ) -> tuple[int, bool]:
         sector.check(descriptor, position, size)
-        return send_cold(socket, descriptor, position, size, is_new=is_new)
+        return send_cold(sock, descriptor, position, size, ahead)
 
     monkeypatch.setattr(cache, "read_cached", read_cached_or_fail)
     monkeypatch.setattr(cache, "send_cold", send_cold_or_fail)

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from ottla.protocol.codec import decoder, message_classes
 from ottla.protocol.errors import ProtocolError
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.schema import Message
+from ottla.protocol.wire import write_uvarint
 from tests.protocol.filling import GoldenFrame, golden_frames
 
 INT32_MAX = (2**31 - 1).to_bytes(4, "big")
@@ -77,3 +79,20 @@ def test_one_changed_byte_is_a_message_or_a_protocol_error(data: st.DataObject) 
     bad = bytearray(frame.data)
     bad[data.draw(st.integers(0, len(bad) - 1))] = data.draw(st.integers(0, 255))
     decodes(frame.cls, frame.version, bytes(bad))
+
+
+def test_a_large_frame_is_not_copied_to_be_decoded() -> None:
+    """A tag that nobody knows is skipped; a copy of 100 MB would also stop the loop."""
+    size = 8 << 20
+    frame = bytearray(b"\x01\x01\x01\x63")
+    write_uvarint(frame, size)
+    frame += bytes(size)
+    decode = decoder(ApiVersionsRequest, 3)
+    tracemalloc.start()
+    try:
+        decode(memoryview(frame), 0)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < size // 8

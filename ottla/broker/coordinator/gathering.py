@@ -56,7 +56,7 @@ class _Piece:
 
 
 class Gathered:
-    """True if there is anything."""
+    """Begun when there is something, and given away with the append that takes it."""
 
     __slots__ = ("_fences", "_format", "_pieces")
 
@@ -64,9 +64,6 @@ class Gathered:
         self._format = record_format
         self._pieces: list[_Piece] = []
         self._fences: dict[int, Fence] = {}  # of the producers that have something in it
-
-    def __bool__(self) -> bool:
-        return bool(self._pieces)
 
     def __repr__(self) -> str:
         return f"<Gathered records={sum(len(one.records) for one in self._pieces)}>"

@@ -72,7 +72,7 @@ class Entry:
         self.buckets = [0] * (len(LATENCY_BUCKETS_S) + 1)
 
     def observe(self, seconds: float) -> None:
-        """Counts one answered request; `seconds` from its last byte to its answer."""
+        """Counts one answered request; `seconds` from where it was let pass to its answer."""
         self.seconds += seconds
         self.buckets[bisect_left(LATENCY_BUCKETS_S, seconds)] += 1
 

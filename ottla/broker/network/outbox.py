@@ -20,9 +20,8 @@ import select
 import socket
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from contextlib import suppress
-from functools import partial
 from typing import Protocol
 
 from ottla.broker.log.segment import FileSlice
@@ -42,7 +41,7 @@ TURN_BYTES = 512 * 1024
 """Slices sent at most in one turn of the loop, by all connections together. A consumer that reads
 as fast as we send would else hold the loop for the whole of its answer."""
 COLD_BYTES = 1024 * 1024
-"""Sent at most by one trip to a worker."""
+"""What the kernel is asked to read at once, for a worker that sends it."""
 PROBE_BYTES = 128 * 1024
 """Linux reads ahead in windows of this size, so a probe per window finds any cold range."""
 IOV_MAX = 64
@@ -53,13 +52,14 @@ _RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 
 
 class PageCache:
-    """Is a range of a file in memory? A file system that cannot say (EOPNOTSUPP) is asked once."""
+    """What is in memory of a file, and the sending of what is not. A file system that cannot say
+    (EOPNOTSUPP) is asked once."""
 
     def __init__(self, executor: Executor, unreadable: UnreadableRanges) -> None:
         self.executor = executor
         self.unreadable = unreadable
         self.can_probe = bool(_RWF_NOWAIT) and hasattr(os, "preadv")
-        self.cold_reads = 0
+        self.cold_sends = 0
         self._byte = bytearray(1)
 
     def holds(self, descriptor: int, position: int, size: int) -> bool:
@@ -86,18 +86,18 @@ class PageCache:
         return data if count == size else None
 
     def send_cold(
-        self, socket_descriptor: int, descriptor: int, position: int, size: int, *, is_new: bool
+        self, sock: socket.socket, descriptor: int, position: int, size: int, ahead: range
     ) -> tuple[int, bool]:
         """Runs in a worker: sends a range that may have to be read first, as far as the socket
-        takes it. Returns how many bytes left, and whether there was anything to read; of a range
-        that is not new, the kernel was told before.
+        takes it, and has the kernel read `ahead`. Returns how many bytes left, and whether what
+        follows is a worker's, too: it is unless the end of `ahead` was in memory.
 
         BlockingIOError if the socket took nothing. Each call here runs without the GIL.
         """
-        is_cold = not is_new or not self.holds(descriptor, position + size - 1, 1)
-        if is_cold and is_new and hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(descriptor, position, size, os.POSIX_FADV_WILLNEED)
-        return os.sendfile(socket_descriptor, descriptor, position, size), is_cold
+        is_cold = not ahead or not self.holds(descriptor, ahead[-1], 1)
+        if is_cold and ahead and hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(descriptor, ahead.start, len(ahead), os.POSIX_FADV_WILLNEED)
+        return os.sendfile(sock.fileno(), descriptor, position, size), is_cold
 
     def _holds_byte(self, descriptor: int, position: int) -> bool:
         try:
@@ -114,7 +114,7 @@ class PageCache:
 class _Slice:
     """What is left to send of a file slice; holds a pin on its file until it is sent or dropped."""
 
-    __slots__ = ("asked_end", "descriptor", "pinned", "position", "size")
+    __slots__ = ("ahead_end", "descriptor", "pinned", "position", "size")
 
     def __init__(self, source: FileSlice) -> None:
         source.file.pin()
@@ -122,8 +122,16 @@ class _Slice:
         self.descriptor = source.file.fileno()
         self.position = source.position
         self.size = source.size
-        self.asked_end = 0
+        self.ahead_end = source.position
         """Up to there the kernel was asked to read ahead."""
+
+    def next_ahead(self) -> range:
+        """What the kernel is to read now: a window when less than half of one is left, so that it
+        is asked for large ranges however little the socket takes at once."""
+        start = self.ahead_end = max(self.ahead_end, self.position)
+        if start - self.position < COLD_BYTES // 2:
+            self.ahead_end = min(start + COLD_BYTES, self.position + self.size)
+        return range(start, self.ahead_end)
 
 
 class SentBytes(Protocol):
@@ -181,8 +189,8 @@ class Outbox:
         "_cache",
         "_closed",
         "_is_cold",
-        "_is_lent",
         "_items",
+        "_lent",
         "_loop",
         "_metrics",
         "_on_drained",
@@ -216,8 +224,8 @@ class Outbox:
         self._scheduled = False
         self._stopped = False  # waiting for writability or for a worker
         self._watched = False  # the loop tells of writability
-        self._is_lent = False  # a worker sends on the socket
-        self._is_cold = False  # what was sent last had to be read from the disk
+        self._lent: Future[tuple[int, bool]] | None = None  # the socket, to a worker
+        self._is_cold = False  # what follows is a worker's, without a probe
         self._closed = False
         self.unsent_bytes = 0
 
@@ -270,7 +278,7 @@ class Outbox:
             self._wait_for_room()
             return
         except OSError as error:
-            self._fail(errno.errorcode.get(error.errno or 0, str(error)))
+            self._fail(_reason(error))
             return
         if self._watched:
             self._unwatch()
@@ -283,7 +291,8 @@ class Outbox:
         return bool(poll.poll(0))
 
     def close(self) -> None:
-        """Drops what is unsent and closes the socket's dup. May be called twice."""
+        """Drops what is unsent and closes the socket's dup, at once or when a worker that is
+        sending on it is done. May be called twice."""
         if self._closed:
             return
         self._closed = True
@@ -293,7 +302,7 @@ class Outbox:
                 item.pinned.unpin()
         self._items.clear()
         self.unsent_bytes = 0
-        if not self._is_lent:
+        if self._lent is None or self._lent.cancel():
             self._socket.close()
             return
         # A worker is sending on it, and its number must not become another's meanwhile.
@@ -375,46 +384,52 @@ class Outbox:
     def _send_in_worker(self, piece: _Slice) -> None:
         """One step of a slice that may have to be read from the disk; nothing else is sent until
         it has left."""
+        ahead = piece.next_ahead()
+        position, size = piece.position, piece.ahead_end - piece.position
+        try:
+            lent = self._cache.executor.submit(
+                self._cache.send_cold, self._socket, piece.descriptor, position, size, ahead
+            )
+        except RuntimeError as error:  # the broker has stopped, or no thread can be started
+            self._fail(str(error))
+            return
         self._stopped = True
         self._unwatch()
-        self._cache.cold_reads += 1
-        position, size = piece.position, min(piece.size, COLD_BYTES)
-        work = partial(
-            self._cache.send_cold,
-            self._socket.fileno(),
-            piece.descriptor,
-            position,
-            size,
-            is_new=position + size > piece.asked_end,
-        )
-        piece.asked_end = position + size
+        self._cache.cold_sends += 1
+        self._lent = lent
         piece.pinned.pin()
-        self._is_lent = True
-        future = self._loop.run_in_executor(self._cache.executor, work)
 
         def done(result: asyncio.Future[tuple[int, bool]]) -> None:
             piece.pinned.unpin()
-            self._is_lent = False
+            self._lent = None
+            if result.cancelled():
+                return  # the connection ended before a worker had the time
             error = result.exception()
             if isinstance(error, OSError) and error.errno == errno.EIO:
                 self._cache.unreadable.note(piece.pinned.path, position, size, error)
             if self._closed:
                 self._socket.close()
-            elif isinstance(error, BlockingIOError):
-                self._wait_for_room()
-            elif error is not None:
-                self._fail(str(error))
-            else:
-                self._stopped = False
+            elif error is None:
                 count, self._is_cold = result.result()
-                if not self._took(piece, count):
-                    return
-                if count < size:
-                    self._wait_for_room()
-                else:
-                    self.schedule()
+                if self._took(piece, count):
+                    self._go_on(is_full=count < size)
+            elif isinstance(error, BlockingIOError):
+                self._go_on(is_full=True)
+            else:
+                self._fail(_reason(error))
+            if error is not None and not isinstance(error, OSError):
+                raise error
 
-        future.add_done_callback(done)
+        # Not run_in_executor: what it gives ends when it is cancelled, even while a worker sends.
+        asyncio.wrap_future(lent, loop=self._loop).add_done_callback(done)
+
+    def _go_on(self, *, is_full: bool) -> None:
+        """A worker has sent what it could."""
+        if is_full:
+            self._wait_for_room()
+        else:
+            self._stopped = False
+            self.schedule()
 
     def _took(self, piece: _Slice, count: int) -> bool:
         """So much of a slice has left. False if it is nothing, which is the end of the file."""
@@ -449,7 +464,16 @@ class Outbox:
             self._loop.remove_writer(self._socket.fileno())
 
     def _fail(self, reason: str) -> None:
+        """Nothing is sent any more; whoever is told closes the connection."""
+        self._stopped = True
+        self._unwatch()
         self._on_failed(reason)
+
+
+def _reason(error: BaseException) -> str:
+    """An error by its name, where the system has one for it."""
+    number = error.errno if isinstance(error, OSError) else None
+    return errno.errorcode.get(number or 0, str(error))
 
 
 _HAS_MORE = hasattr(socket, "MSG_MORE")
