@@ -165,10 +165,12 @@ def play(scene: Scene) -> None:
 def administer(scene: Scene) -> None:
     """Apache Kafka's command for share groups."""
     group = ("--group", scene.group)
+    # The member that was killed is one until its session is over, which began anew with the broker.
+    state = ("--describe", "--state", *group)
+    scene.wait("the group is empty", lambda: "Empty" in _commanded(scene, *state))
     for arguments, expected in (
         (("--list",), scene.group),
         (("--describe", *group), "START-OFFSET"),
-        (("--describe", "--state", *group), "Empty"),
         (
             ("--reset-offsets", "--to-earliest", "--execute", "--topic", scene.name, *group),
             scene.name,
@@ -176,16 +178,22 @@ def administer(scene: Scene) -> None:
         (("--delete-offsets", "--topic", scene.name, *group), "Successful"),
         (("--delete", *group), "successful"),
     ):
-        done = subprocess.run(
-            jars.java(COMMAND, "--bootstrap-server", scene.server.bootstrap, *arguments),
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        said = done.stdout + done.stderr
-        assert done.returncode == 0, f"{arguments}: {said[-800:]}"
+        said = _commanded(scene, *arguments)
         assert expected in said, f"{arguments}: {said[-800:]}"
+
+
+def _commanded(scene: Scene, *arguments: str) -> str:
+    """What the command has said; it must not fail."""
+    done = subprocess.run(
+        jars.java(COMMAND, "--bootstrap-server", scene.server.bootstrap, *arguments),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, f"{arguments}: {said[-800:]}"
+    return said
 
 
 def _begin_at_the_earliest(scene: Scene) -> None:
