@@ -242,6 +242,15 @@ def test_a_pattern_that_takes_long_to_compile_is_refused_unread() -> None:
     assert not taken.error_code
 
 
+def test_a_short_pattern_that_stands_for_very_much_is_refused() -> None:
+    """Half a million instructions: they would take a third of a second, and 8 MB for good."""
+    with pytest.raises(KafkaError, match="stands for too much") as caught:
+        check_pattern(r"(?:\pL|\pN)" * 370)
+
+    assert caught.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+    check_pattern(r"(?:\pL|\pN)+" * 3)
+
+
 def test_patterns_are_matched_again_for_new_topics_but_not_too_often() -> None:
     pair = Pair()
     pair.ask(joining(subscribed_topic_names=None, subscribed_topic_regex="u.*"))
@@ -534,6 +543,49 @@ def test_a_downgrade_that_a_crash_cuts_short_goes_on_after_it(comes_back: bool) 
     pair.lone.crash()
     beat.generation_id = joined.generation_id
     assert _ask(pair, beat, 4).error_code == ErrorCode.NONE
+
+
+def test_a_former_incarnation_by_the_classic_protocol_is_fenced_and_told() -> None:
+    pair = Pair()
+    pair.ask(joining())
+    protocol = groups.JoinGroupRequest.JoinGroupRequestProtocol(
+        "range", b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
+    )
+    join = groups.JoinGroupRequest("g", 60_000, 60_000, "", "i", "consumer", [protocol])
+    former = _ask(pair, join, 9)
+    newer = _ask(pair, join, 9)
+    assert former.member_id != newer.member_id
+
+    generation, former_id = former.generation_id, former.member_id
+    join.member_id = former_id
+    sync = groups.SyncGroupRequest("g", generation, former_id, "i", "consumer", "range")
+    leaver = groups.LeaveGroupRequest.MemberIdentity(former_id, "i")
+    left = _ask(pair, groups.LeaveGroupRequest("g", members=[leaver]), 5)
+    codes = [
+        _ask(pair, join, 9).error_code,
+        _ask(pair, sync, 5).error_code,
+        _ask(pair, groups.HeartbeatRequest("g", generation, former_id, "i"), 4).error_code,
+        left.members[0].error_code,
+    ]
+    assert codes == [ErrorCode.FENCED_INSTANCE_ID] * 4
+    fenced = [one for one in pair.lone.told if one.event == "group_member_fenced"]
+    assert [one.reason for one in fenced] == [
+        f"{api} by a former incarnation"
+        for api in ("LeaveGroup", "JoinGroup", "SyncGroup", "Heartbeat")
+    ]
+    assert {one.fields["current_member_id"] for one in fenced} == {newer.member_id}
+
+
+def test_who_comes_for_a_name_that_is_taken_is_told_of() -> None:
+    pair = Pair()
+    pair.ask(joining(instance_id="i"))
+
+    refused = pair.ask(joining("B", instance_id="i"))
+
+    assert refused.error_code == ErrorCode.UNRELEASED_INSTANCE_ID
+    (taken,) = [one for one in pair.lone.told if one.event == "group_instance_taken"]
+    assert taken.reason == refused.error_message
+    assert taken.fields == {"member_id": "B", "instance_id": "i"}
 
 
 def _ask(pair: Pair, request: Any, version: int) -> Any:

@@ -152,6 +152,17 @@ def test_an_offset_set_from_outside_is_told() -> None:
     )
 
 
+def test_a_simple_consumer_that_is_moved_back_is_told_and_one_that_goes_on_is_not() -> None:
+    lone = _lone()
+    script = Script(lone)
+    for offset in (5, 5, 7, 3):
+        script.commit("A", offset, generation=-1, member_id="")
+
+    (told,) = [one for one in lone.told if one.event == "group_offset_reset"]
+    assert (told.fields["offset"], told.fields["former_offset"]) == (3, 7)
+    assert told.reason == "an offset was moved back by a commit without a generation"
+
+
 def test_a_transaction_is_pending_until_its_marker() -> None:
     offsets = Offsets()
     offsets.commit(KEY, _value(1))

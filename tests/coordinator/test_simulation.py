@@ -61,7 +61,5 @@ def test_commits_of_strangers_are_found(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_group_that_never_completes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ClassicGroup, "all_joined", False)
-    monkeypatch.setattr(simulation, "CALM_MS", 0)
-    monkeypatch.setattr(simulation, "ANSWER_MS_MAX", 1_000)
 
     _found("G4")

@@ -49,7 +49,8 @@ def commit_offsets(
         expire_ms = now_ms + request.retention_time_ms
     limit = turn.settings.offset_metadata_max_bytes
     is_simple = isinstance(group, ClassicGroup) and group.is_simple
-    is_reset = group is not None and not is_simple and request.member_id == ""
+    is_from_outside = request.generation_id_or_member_epoch < 0
+    had_members = group is not None and not is_simple and request.member_id == ""
     response = OffsetCommitResponse()
     committed = 0
     for topic in request.topics:
@@ -65,8 +66,9 @@ def commit_offsets(
                 parts.append(CommittedPartition(index, TOO_LARGE))
                 continue
             parts.append(CommittedPartition(index))
-            if is_reset:
-                _tell_reset(turn, request.group_id, topic.name, index, asked.committed_offset)
+            if is_from_outside:
+                place = (request.group_id, topic.name, index)
+                _tell_reset(turn, place, asked.committed_offset, had_members=had_members)
             turn.write(
                 OffsetCommitKey(request.group_id, topic.name, index),
                 OffsetCommitValue(
@@ -255,19 +257,26 @@ def _check_consumer_commit(
     return ErrorCode.NONE
 
 
-def _tell_reset(turn: Turn, group_id: str, topic: str, index: int, offset: int) -> None:
-    """Somebody who is no member moves the offset of a group that has had members."""
+def _tell_reset(turn: Turn, place: tuple[str, str, int], offset: int, *, had_members: bool) -> None:
+    """Somebody who is no member moves the offset of a group that has had members; or moves it back,
+    which a consumer that is alone with its offsets does not do by consuming."""
+    group_id, topic, index = place
     before = turn.shard.offsets.get(group_id, topic, index)
-    if before is None or before.offset != offset:
-        turn.tell(
-            "group_offset_reset",
-            group_id,
-            "an offset was committed from outside while the group was empty",
-            topic=topic,
-            partition=index,
-            offset=offset,
-            former_offset=None if before is None else before.offset,
-        )
+    if had_members and (before is None or before.offset != offset):
+        reason = "an offset was committed from outside while the group was empty"
+    elif before is not None and offset < before.offset:
+        reason = "an offset was moved back by a commit without a generation"
+    else:
+        return
+    turn.tell(
+        "group_offset_reset",
+        group_id,
+        reason,
+        topic=topic,
+        partition=index,
+        offset=offset,
+        former_offset=None if before is None else before.offset,
+    )
 
 
 def _expired(turn: Turn, group: Group, topics: Topics) -> list[tuple[str, int]]:

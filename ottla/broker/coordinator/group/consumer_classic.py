@@ -57,6 +57,7 @@ def join(turn: Turn, group: ConsumerGroup, asked: Join) -> None:
     try:
         response = _join(turn, group, asked)
     except KafkaError as error:
+        _tell_fenced(turn, group, error, member_id, asked.request.group_instance_id, "JoinGroup")
         is_unreadable = error.code is ErrorCode.UNKNOWN_SERVER_ERROR
         response = join_refused(error.code, NO_MEMBER_ID if is_unreadable else member_id)
     turn.answer(asked.reply, response)
@@ -67,6 +68,7 @@ def sync(turn: Turn, group: ConsumerGroup, request: SyncGroupRequest) -> SyncGro
     try:
         return _sync(turn, group, request)
     except KafkaError as error:
+        _tell_fenced(turn, group, error, request.member_id, request.group_instance_id, "SyncGroup")
         return SyncGroupResponse(error_code=int(error.code))
 
 
@@ -93,6 +95,7 @@ def heartbeat(turn: Turn, group: ConsumerGroup, request: HeartbeatRequest) -> Er
     try:
         member = _known(group, request.member_id, request.group_instance_id, request.generation_id)
     except KafkaError as error:
+        _tell_fenced(turn, group, error, request.member_id, request.group_instance_id, "Heartbeat")
         return error.code
     restart_session(turn, group, member)
     _retarget_if_alone(turn, group)
@@ -127,6 +130,8 @@ def leave(
                     member_id = static.member_id
                 member = check_incarnation(static, leaver.group_instance_id, member_id)
         except KafkaError as error:
+            instance_id = leaver.group_instance_id
+            _tell_fenced(turn, group, error, leaver.member_id, instance_id, "LeaveGroup")
             codes.append(error.code)
             continue
         gone[member.member_id] = "left"
@@ -253,6 +258,18 @@ def _known(
     if generation != member.epoch:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
     return member
+
+
+def _tell_fenced(
+    turn: Turn,
+    group: ConsumerGroup,
+    error: KafkaError,
+    member_id: str,
+    instance_id: str | None,
+    api: str,
+) -> None:
+    if error.code is ErrorCode.FENCED_INSTANCE_ID:
+        turn.shard.tell_fenced(turn, group, member_id, instance_id, api)
 
 
 def _retarget_if_alone(turn: Turn, group: ConsumerGroup) -> None:

@@ -98,6 +98,14 @@ def heartbeat(
                 instance_id=request.instance_id,
                 epoch=request.member_epoch,
             )
+        elif error.code is ErrorCode.UNRELEASED_INSTANCE_ID:
+            turn.tell(
+                "group_instance_taken",
+                request.group_id,
+                error.message or error.code.name,
+                member_id=request.member_id,
+                instance_id=request.instance_id,
+            )
         return ConsumerGroupHeartbeatResponse(
             error_code=int(error.code), error_message=error.message
         )

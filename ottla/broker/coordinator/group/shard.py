@@ -331,7 +331,7 @@ class GroupShard:
     def tell_fenced(
         self,
         turn: Turn,
-        group: ClassicGroup,
+        group: ClassicGroup | ConsumerGroup,
         member_id: str,
         instance_id: str | None,
         api: str,
