@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 SWEEP ?= --nested
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check conformance suite groups transactions files crash model text golden bench
+.PHONY: help run test check conformance suite groups transactions files crash model text golden quotas bench
 
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -64,6 +64,9 @@ text: $(READY) ## 100 MB of this machine's text in and out with kcat, over a kil
 golden: $(READY) ## golden bytes anew from Apache Kafka's own classes, ours against them
 	tests/golden/java/regenerate
 	$(BIN)/python -m pytest tests/protocol $(ARGS)
+
+quotas: $(READY) ## 30 s of each client quota: what a greedy client gets, what its neighbour notices
+	$(BIN)/python -m tests.bench.quotas $(ARGS)
 
 bench: $(READY) ## Ottla beside Apache Kafka: figures, ratios, aims
 	$(BIN)/python -m tests.bench $(ARGS)

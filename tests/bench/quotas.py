@@ -1,46 +1,61 @@
 """Client quotas over 30 s: what a greedy client gets of its limit, and what its neighbour notices.
 
-    python -m tests.bench.quotas
-    python -m tests.bench.quotas --server kafka --seconds 30
+    make quotas
+    make quotas ARGS="--server kafka --seconds 30"
 
-The greedy client is librdkafka with its defaults and as much to send, or to read, as it may. Its
-neighbour sends 200 small records a second, alone at first, then beside it.
+The greedy client is librdkafka with its defaults and as much to send, or to read, as it may; or a
+connection that asks for the metadata of a thousand partitions again and again, whose share of the
+broker's time is what `ottla_request_seconds` says of Metadata (Apache Kafka has no such figure, and
+is not asked). Its neighbour sends 200 small records a second, alone before each, then beside it.
+Ends with 1 if a greedy client is not within a tenth of its limit, or its neighbour's p99 is more
+than half as long again as it was alone.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.request import urlopen
 
 import click
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from rich.console import Console
 
 from tests.bench import load
+from tests.bench.group_requests import Asker, drive, frame
 from tests.peers import topics
 from tests.peers.jars import java
-from tests.peers.servers import ApacheKafka, Ottla, Server
+from tests.peers.servers import ApacheKafka, Ottla, Server, free_port
 
 MB = 1_000_000
 RATE = 2 * MB
+TIME_PERCENT = 5.0
+METADATA = 3
+ASKED_PARTITIONS = 1000
+LIMIT_MISSED_BY_MAX = 0.1
+NEIGHBOUR_RATIO_MAX = 1.5
 RECORD_BYTES = 1000
 FILL_RECORDS = 120_000
 PACED_PER_S = 200
-TOPIC, NEIGHBOUR_TOPIC = "greedy", "neighbour"
+TOPIC, NEIGHBOUR_TOPIC, ASKED_TOPIC = "greedy", "neighbour", "asked"
 GREEDY = {"client.id": "greedy", **load.QUIET}
+ASKER = "bench"
+"""The client id of `group_requests.frame`."""
 console = Console(width=110, highlight=False)
 
 
-def set_quotas(server: Server, *settings: str) -> None:
-    """With Apache Kafka's own kafka-configs, for the greedy client id."""
+def set_quotas(server: Server, client_id: str, settings: str) -> None:
+    """With Apache Kafka's own kafka-configs."""
     command = java("kafka.admin.ConfigCommand", "--bootstrap-server", server.bootstrap, "--alter")
-    command += ["--entity-type", "clients", "--entity-name", "greedy", *settings]
+    command += ["--entity-type", "clients", "--entity-name", client_id, "--add-config", settings]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
@@ -77,8 +92,8 @@ def paced(server: Server) -> Iterator[list[float]]:
         thread.join()
 
 
-def produced_bytes(server: Server, seconds: float) -> int:
-    """What a greedy producer had acknowledged in that time; values that do not compress."""
+def produced_share(server: Server, seconds: float) -> float:
+    """What a greedy producer had acknowledged in that time, of its limit."""
     producer = Producer({"bootstrap.servers": server.bootstrap, **GREEDY})
     acknowledged = 0
     end = time.perf_counter() + seconds
@@ -95,11 +110,11 @@ def produced_bytes(server: Server, seconds: float) -> int:
             producer.poll(0.01)
         producer.poll(0)
     producer.purge()
-    return acknowledged
+    return acknowledged / (RATE * seconds)
 
 
-def consumed_bytes(server: Server, seconds: float) -> int:
-    """What a greedy consumer got in that time."""
+def consumed_share(server: Server, seconds: float) -> float:
+    """What a greedy consumer got in that time, of its limit."""
     consumer = Consumer(
         {
             "bootstrap.servers": server.bootstrap,
@@ -114,40 +129,69 @@ def consumed_bytes(server: Server, seconds: float) -> int:
     while time.perf_counter() < end:
         found += sum(len(one.value() or b"") for one in consumer.consume(10_000, 0.1))
     consumer.close()
-    return found
+    return found / (RATE * seconds)
 
 
-def milliseconds(latencies: list[float]) -> str:
-    return f"{load.percentile(latencies, 0.99) * 1e3:.1f} ms"
+def time_share(server: Server, seconds: float) -> float:
+    """How much of the broker's time a greedy client took in that time, of its limit."""
+    every_topic = frame(METADATA, 1, (-1).to_bytes(4, "big", signed=True))
+    before = _metadata_seconds(server)
+    drive(server, [Asker(every_topic, lambda _answer: 0)], seconds)
+    return (_metadata_seconds(server) - before) / (TIME_PERCENT / 100 * seconds)
+
+
+def _metadata_seconds(server: Server) -> float:
+    port = server.properties["ottla.telemetry.port"]
+    with urlopen(f"http://127.0.0.1:{port}/metrics") as page:
+        found = re.search(
+            r'ottla_request_seconds_sum\{api="METADATA"\} (\S+)', page.read().decode()
+        )
+    return float(found[1]) if found else 0.0
+
+
+def p99_ms(latencies: list[float]) -> float:
+    return load.percentile(sorted(latencies), 0.99) * 1e3
 
 
 @click.command()
 @click.option("--server", "kind", type=click.Choice(["ottla", "kafka"]), default="ottla")
 @click.option("--seconds", default=30.0, show_default=True)
 def main(kind: str, seconds: float) -> None:
-    """Measure both directions against one broker."""
+    """Measure what is consumed, produced and asked for against one broker."""
     folder = Path(tempfile.mkdtemp(prefix="ottla-quotas-"))
-    server: Server = (Ottla if kind == "ottla" else ApacheKafka)(folder)
+    works = {"consumed": consumed_share, "produced": produced_share}
+    if kind == "ottla":
+        server: Server = Ottla(folder, ottla_telemetry_port=free_port())
+        works["took time"] = time_share
+    else:
+        server = ApacheKafka(folder)
+    missed = False
     try:
         server.start()
         topics.create(server.bootstrap, {TOPIC: 1, NEIGHBOUR_TOPIC: 1})
+        topics.create(server.bootstrap, {ASKED_TOPIC: ASKED_PARTITIONS})
         # Small batches: what a fetch cuts off at its end counts and brings nothing.
         small: load.Settings = {"batch.size": 16_000}
         load.produce(server, TOPIC, count=FILL_RECORDS, size=RECORD_BYTES, settings=small)
-        with paced(server) as alone:
-            time.sleep(seconds / 3)
-        console.print(f"{server.name}: neighbour alone p99 {milliseconds(alone)}")
-        set_quotas(server, "--add-config", f"producer_byte_rate={RATE},consumer_byte_rate={RATE}")
-        for what, work in (("consumed", consumed_bytes), ("produced", produced_bytes)):
+        set_quotas(server, "greedy", f"producer_byte_rate={RATE},consumer_byte_rate={RATE}")
+        set_quotas(server, ASKER, f"request_percentage={TIME_PERCENT}")
+        for what, work in works.items():
+            with paced(server) as alone:
+                time.sleep(seconds / 3)
             with paced(server) as beside:
-                ratio = work(server, seconds) / (RATE * seconds)
+                share = work(server, seconds)
+            ratio = p99_ms(beside) / p99_ms(alone)
+            is_met = abs(share - 1) <= LIMIT_MISSED_BY_MAX and ratio <= NEIGHBOUR_RATIO_MAX
+            missed |= not is_met
             console.print(
-                f"{server.name}: {what} {ratio:.3f} of the limit in {seconds:.0f} s,"
-                f" neighbour p99 {milliseconds(beside)}"
+                f"{server.name}: {what} {share:.3f} of the limit in {seconds:.0f} s; its"
+                f" neighbour's p99 {p99_ms(beside):.2f} ms, {ratio:.2f}x of"
+                f" {p99_ms(alone):.2f} ms alone: {'met' if is_met else 'missed'}"
             )
     finally:
         server.close()
         shutil.rmtree(folder)
+    sys.exit(missed)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,12 @@ import random
 import pytest
 
 from ottla.broker.controller.quota_accounts import IDLE_MS, UNLIMITED, WAIT_MS_MAX, Account
+from ottla.broker.handlers.answers import Pending
 from ottla.broker.metadata.image import QuotaEntity
-from ottla.broker.network.metering import Meter
+from ottla.broker.network.metering import HUNDREDTHS, Meter
 from ottla.broker.network.quotas import ClientQuotas, Resource
 from ottla.protocol.api import ApiKey
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.protocol.messages.share_group import ShareFetchRequest
 from ottla.testing.clock import SimClock
 
@@ -92,11 +94,12 @@ def test_who_is_over_waits_until_it_owes_nothing() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("size", [1_000, 64_000, 1_000_000])
-def test_a_greedy_client_gets_its_limit(seed: int, size: int) -> None:
+@pytest.mark.parametrize("resource", [PRODUCED, FETCHED])
+def test_a_greedy_client_gets_its_limit(resource: Resource, seed: int, size: int) -> None:
     """It sends again as soon as it may: in any 30 s, the first too, it is within 10 %."""
     rng = random.Random(seed)
     limit = 1_000_000.0
-    quotas = _limiting(producer_byte_rate=limit)
+    quotas = _limiting(**{resource.value: limit})
     now_ms = float(rng.randrange(100_000))
     begin_ms, end_ms = now_ms, now_ms + 4 * SECONDS * 1000
     sent: list[tuple[float, float]] = []
@@ -104,12 +107,40 @@ def test_a_greedy_client_gets_its_limit(seed: int, size: int) -> None:
         value = size * rng.uniform(0.5, 1.5)
         now_ms += value / 100_000 + 0.2  # a link of 100 MB/s
         sent.append((now_ms - begin_ms, value))
-        now_ms += quotas.charge(PRODUCED, "u", "c", value, int(now_ms))
+        now_ms += quotas.charge(resource, "u", "c", value, int(now_ms))
 
     for first_ms in range(0, 3 * SECONDS * 1000, 500):
         last_ms = first_ms + SECONDS * 1000
         total = sum(value for at_ms, value in sent if first_ms <= at_ms < last_ms)
         assert total == pytest.approx(limit * SECONDS, rel=0.1)
+
+
+@pytest.mark.parametrize("handled_s", [0.0002, 0.003, 0.04])
+def test_a_greedy_client_gets_its_share_of_the_time(handled_s: float) -> None:
+    """Half of it goes into writing the answers, which the next one tells of."""
+    share = 0.05
+    quotas = ClientQuotas(WINDOW_MS)
+    quotas.update({_entity(client="c"): {TIME.value: share * HUNDREDTHS}})
+    clock = SimClock()
+    meter = Meter(quotas, clock)
+    taken_s: list[tuple[float, float]] = []
+    now_ms = 0.0
+    while now_ms < 2 * SECONDS * 1000:
+        clock.advance(int(now_ms) - clock.monotonic_ms())
+        wait_ms = meter.arrived(ApiKey.METADATA, MetadataRequest(), "c", 20)
+        pending = Pending()
+        meter.waits(pending, handled_s / 2)
+        pending.response = MetadataResponse()
+        wait_ms += meter.leaves(pending)
+        assert pending.response.throttle_time_ms == wait_ms
+        meter.left(handled_s / 2)
+        taken_s.append((now_ms, handled_s))
+        now_ms += handled_s * 1000 + wait_ms
+
+    for first_ms in (0, 15_000, 29_000):
+        last_ms = first_ms + SECONDS * 1000
+        total_s = sum(seconds for at_ms, seconds in taken_s if first_ms <= at_ms < last_ms)
+        assert total_s == pytest.approx(share * SECONDS, rel=0.1)
 
 
 def test_two_clients_of_a_user_share_its_account_and_others_have_their_own() -> None:

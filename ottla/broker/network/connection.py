@@ -425,10 +425,14 @@ class Connection(asyncio.BufferedProtocol):
             pending.line = None
             self._line_bytes -= pending.held_bytes
             entry = pending.entry
-            if self._meter is not None:
-                self.mute(self._meter.leaves(pending))
+            meter = self._meter
+            if meter is not None:
+                self.mute(meter.leaves(pending))
             if response is not NO_ANSWER:
+                leaves_s = perf_counter()
                 self._send(entry, pending.version, pending.correlation_id, response)
+                if meter is not None:
+                    meter.left(perf_counter() - leaves_s)
             if self._pinned:
                 unpin(self._pinned.pop(pending, ()))
             entry.observe(perf_counter() - pending.started_s)

@@ -2,10 +2,11 @@
 
 A connection has a meter only while some quota is set. What is produced is charged when it has come,
 for a client may have sent much more when the first of it is synced; all else when the answer is
-about to leave. The answer says how long the client is to wait (throttle_time_ms) and is not held
-back; the connection is not read from until that time is over (KIP-219). A fetch is cut to what its
-quota gives in one window, sent and counted; Kafka sends nothing once the quota is used up, and has
-the client ask again.
+about to leave, but for the time that it takes to write it: that is charged behind it, as the time
+of Kafka's network threads is, and the next answer tells of it. The answer says how long the client
+is to wait (throttle_time_ms) and is not held back; the connection is not read from until that time
+is over (KIP-219). A fetch is cut to what its quota gives in one window, sent and counted; Kafka
+sends nothing once the quota is used up, and has the client ask again.
 """
 
 from __future__ import annotations
@@ -44,13 +45,14 @@ class _Cost:
 class Meter:
     """Counts for one connection; the user is the connection's."""
 
-    __slots__ = ("_clock", "_costs", "_current", "_quotas", "_user")
+    __slots__ = ("_clock", "_costs", "_current", "_leaving", "_quotas", "_user")
 
     def __init__(self, quotas: ClientQuotas, clock: Clock) -> None:
         self._quotas = quotas
         self._clock = clock
         self._user = ANONYMOUS
         self._current: _Cost | None = None
+        self._leaving: _Cost | None = None
         self._costs: dict[Pending, _Cost] = {}
 
     def arrived(self, key: int, request: Any, client_id: str | None, size: int) -> int:
@@ -79,7 +81,7 @@ class Meter:
 
         Returns that in milliseconds, or 0 for a wait that has begun when the request came.
         """
-        cost = self._costs.pop(pending, None)
+        cost = self._leaving = self._costs.pop(pending, None)
         if cost is None:  # it came before there was any quota
             return 0
         response = pending.response
@@ -93,6 +95,12 @@ class Meter:
                 # The handler may have said that it is longer (`Endpoint.run`).
                 response.throttle_time_ms = max(response.throttle_time_ms, wait_ms)
         return 0 if wait_ms == cost.wait_ms else wait_ms
+
+    def left(self, seconds: float) -> None:
+        """The answer was written, which took the loop so long."""
+        cost, self._leaving = self._leaving, None
+        if cost is not None:
+            self._charge(Resource.TIME, cost, seconds * HUNDREDTHS)
 
     def _charge(self, resource: Resource, cost: _Cost, value: float) -> int:
         now_ms = self._clock.monotonic_ms()
