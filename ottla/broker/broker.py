@@ -216,7 +216,6 @@ class Broker:
             new_cluster_id=uuid_text(secrets.token_bytes(16)),
             default_config=effective_log_config(config, {}),
             metadata_dir=config.metadata_dir,
-            recovery_threads=config.num_recovery_threads_per_data_dir,
         )
         logs.post_error = self._loop.call_soon_threadsafe
         logs.faults.on_offline(self._dir_offline)
@@ -417,6 +416,8 @@ class Broker:
             topic = topics.get(name)
             return None if topic is None else topic.topic_id
 
+        # As it is in force, which the metadata may say.
+        self.logs.recovery_threads = self.rooms.config.num_recovery_threads_per_data_dir
         self.logs.load(config_of=partial(self._log_config, image), topic_id_of=topic_id_of)
 
     async def _register(self) -> None:

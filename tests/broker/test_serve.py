@@ -43,31 +43,23 @@ async def test_the_start_tells_the_durability_in_force_and_not_the_one_in_the_fi
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A setting that was changed in the cluster goes before the file's."""
-    alter = IncrementalAlterConfigsRequest(
-        [
-            IncrementalAlterConfigsRequest.AlterConfigsResource(
-                resource_type=4,
-                resource_name="",
-                configs=[
-                    IncrementalAlterConfigsRequest.AlterableConfig(
-                        "log.flush.interval.messages", 0, "1000"
-                    )
-                ],
-            )
-        ]
-    )
     broker = Broker(data_dir=tmp_path)
     async with broker:
         serve.say_ready(broker.running, Loaded(broker.running.rooms.config))
         assert "what is acknowledged is on disk" in capsys.readouterr().out
-        host, _, port = broker.bootstrap_servers.rpartition(":")
-        client = await Connection.open(host, int(port))
-        answer = await client.request(alter, 1)
-        assert [one.error_code for one in answer.responses] == [0]
-        await client.close()
+        await _alter_in_the_cluster(broker, "log.flush.interval.messages", "1000")
     async with broker:
         serve.say_ready(broker.running, Loaded(BrokerConfig()))
         assert "up to 999 records may be lost" in capsys.readouterr().out
+
+
+async def test_logs_are_loaded_by_as_many_threads_as_the_cluster_says(tmp_path: Path) -> None:
+    broker = Broker(data_dir=tmp_path)
+    async with broker:
+        assert broker.running.logs.recovery_threads == 2
+        await _alter_in_the_cluster(broker, "num.recovery.threads.per.data.dir", "5")
+    async with broker:
+        assert broker.running.logs.recovery_threads == 5
 
 
 async def test_the_start_says_which_settings_do_less_than_they_promise(
@@ -118,3 +110,13 @@ async def test_the_log_tells_the_start_too() -> None:
             },
         )
     ]
+
+
+async def _alter_in_the_cluster(broker: Broker, name: str, value: str) -> None:
+    setting = IncrementalAlterConfigsRequest.AlterableConfig(name, 0, value)
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(4, "", [setting])
+    host, _, port = broker.bootstrap_servers.rpartition(":")
+    client = await Connection.open(host, int(port))
+    answer = await client.request(IncrementalAlterConfigsRequest([resource]), 1)
+    assert [one.error_code for one in answer.responses] == [0]
+    await client.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import re
 import socket
@@ -15,6 +16,8 @@ import pytest
 from ottla.broker.broker import Broker as RunningBroker
 from ottla.broker.coordinator.outcome import Told
 from ottla.broker.metadata.image import GROUP_RESOURCE
+from ottla.broker.ports import File
+from ottla.broker.readiness import PROBE_FILE
 from ottla.config.load import load
 from ottla.protocol.messages.configs import IncrementalAlterConfigsRequest
 from ottla.testing.embedded import Broker
@@ -88,6 +91,25 @@ def _tick(broker: Broker) -> None:
     now_ms = clock.wall_ms()
     while clock.wall_ms() == now_ms:
         pass
+
+
+async def test_a_broker_is_ready_while_a_write_would_be_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(path: str, *, create: bool = False) -> File:
+        assert path.endswith(PROBE_FILE)
+        raise OSError(errno.ENOSPC, "No space left on device", path)
+
+    async with Broker(config={"ottla.telemetry.port": 0}) as broker:
+        assert await _get(broker, "/readyz") == "OK\n"
+        with monkeypatch.context() as patched:
+            patched.setattr(broker.running._disk, "open", full)
+            assert "No space left on device" in await _get(broker, "/readyz")
+        assert await _get(broker, "/readyz") == "OK\n"
+        assert not list(Path(broker.data_dir).glob(f"*{PROBE_FILE}"))
+        with monkeypatch.context() as patched:
+            patched.setattr(type(broker.running.rooms.image), "is_active", lambda *_: False)
+            assert await _get(broker, "/readyz") == "the broker is not in service yet\n"
 
 
 async def test_partitions_may_come_and_go_while_the_page_is_made() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import cast
 
 import pytest
 
@@ -105,8 +106,7 @@ class _Door(asyncio.Protocol):
         self._wait_ms = wait_ms
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._room.hold(transport, self._wait_ms)
+        self._room.hold(cast(asyncio.Transport, transport), self._wait_ms)
 
     def data_received(self, data: bytes) -> None:
         raise AssertionError("it is not served")

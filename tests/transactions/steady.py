@@ -150,7 +150,7 @@ class SteadyHouse(House):
         self._workers = Inline()
         asyncio.get_running_loop().set_default_executor(Inline())
         logs = super()._make_logs()
-        logs._recovery_threads = 1  # a simulated disk is not for several
+        logs.recovery_threads = 1  # a simulated disk is not for several
         return logs
 
     def _make_coordinators(self, replicas: Replicas) -> Any:

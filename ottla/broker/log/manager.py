@@ -77,6 +77,7 @@ class LogManager:
         recovery_threads: int = DEFAULT_RECOVERY_THREADS,
     ) -> None:
         """`metadata_dir` is the log dir that the process cannot live without (default: the first).
+        `recovery_threads` of each dir load its logs, and may be set until they are loaded.
 
         Without a `cluster_id` the one that the dirs name is taken; if none does, all of them begin
         with `new_cluster_id`, and without that an empty dir is an error.
@@ -98,7 +99,7 @@ class LogManager:
         self._events = events
         self._rng = rng
         self._default_config = default_config
-        self._recovery_threads = recovery_threads
+        self.recovery_threads = recovery_threads
         self._log_dirs = {path: LogDir(disk, path) for path in self.dirs}
         self._logs: dict[TopicPartition, Log] = {}
         self.deletions = Deletions(
@@ -202,7 +203,7 @@ class LogManager:
             self.disk,
             surveys,
             config_of=config_of or (lambda topic: self._default_config),
-            threads=self._recovery_threads,
+            threads=self.recovery_threads,
             clock=self._clock,
             events=self._events,
         )

@@ -1,0 +1,68 @@
+"""`ottla serve` as a service manager has it: told when it is ready, and ended by SIGTERM."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import time
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.peers import topics
+from tests.peers.raw import Connection, batch
+from tests.peers.servers import Ottla
+
+STOP_SECONDS_MAX = 1.0
+PIPELINED = 20
+"""Batches sent at once: the signal comes when the first is answered."""
+
+
+def test_a_broker_that_is_told_to_end_answers_syncs_and_marks_its_directory_clean(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+    server = Ottla(tmp_path / "broker")
+    with ExitStack() as held:
+        told = held.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+        told.bind(str(tmp_path / "notify"))
+        told.settimeout(20)
+        held.callback(server.close)
+        server.start()
+        assert told.recv(100) == b"READY=1"
+        marker = server.data / ".kafka_cleanshutdown"
+        assert not marker.exists()
+        topics.create(server.bootstrap, {"t": 1, "quiet": 1})
+        waiting, client = (held.enter_context(closing(Connection(server.port))) for _ in range(2))
+        waiting.send_fetch("quiet", 0, 0, max_bytes=1000, wait_ms=60_000)
+        for number in range(PIPELINED):
+            client.send_produce("t", 0, batch([b"%d" % number], timestamp=0))
+        assert client.receive_produced().error == 0
+
+        assert server.process is not None
+        started_s = time.perf_counter()
+        server.process.send_signal(signal.SIGTERM)
+        assert waiting.receive_fetched() == b"", "answered long before its minute was over"
+        status = server.process.wait(20)
+        took_s = time.perf_counter() - started_s
+        server.process = None
+
+        assert status == 0
+        assert told.recv(100) == b"STOPPING=1"
+        assert took_s < STOP_SECONDS_MAX
+        assert marker.exists()
+        acknowledged = 1 + _answered(client)
+        server.start()
+        again = held.enter_context(closing(Connection(server.port)))
+        again.send_produce("t", 0, batch([b"next"], timestamp=0))
+        assert acknowledged <= again.receive_produced().base_offset <= PIPELINED
+
+
+def _answered(client: Connection) -> int:
+    """How many answers without an error come before the connection ends."""
+    count = 0
+    with suppress(ConnectionError):
+        while client.receive_produced().error == 0:
+            count += 1
+    return count
