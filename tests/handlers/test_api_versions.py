@@ -21,7 +21,7 @@ KAFKAS = """
 """
 """What Apache Kafka 4.3.1 lists on a broker's listener: key:least version-newest."""
 NOT_SERVED = {17, 29, 30, 31, 36, 38, 39, 40, 41, 51, 80, 81, 88, 89}
-"""SASL, ACLs, delegation tokens, new SCRAM credentials, other voters, and Kafka Streams' own groups."""
+"""SASL, ACLs, delegation tokens, new SCRAM credentials, other voters, Kafka Streams' own groups."""
 
 
 @pytest.mark.parametrize("version", range(5))
