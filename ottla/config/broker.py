@@ -167,7 +167,9 @@ class BrokerConfig(ConsumerGroupConfig, ShareGroupConfig, TransactionConfig):
     )
     connections_max_idle_ms: Long = key(600_000, "Idle time after which a connection is closed.")
     queued_max_request_bytes: Long = key(
-        -1, "Bytes of requests in flight after which no more are read; -1 means no limit."
+        -1,
+        "Bytes of unfinished requests, all together; above it the connections with the largest are"
+        " closed. -1 means no limit.",
     )
     quota_window_size_seconds: Int = key(
         1, "So many seconds' worth of its quota a client may use at once.", at_least=1
