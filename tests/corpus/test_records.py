@@ -16,7 +16,7 @@ from tests.corpus.house import GROWTH_MAX, House, opened
 from tests.corpus.peer import Peer
 from tests.corpus.records import ROWS, TOPIC_CONFIGS, Outcome, Row, Send, Topic
 
-DECOMPRESSED_GROWTH_MAX = 2 * RECORDS_SIZE_MAX + GROWTH_MAX
+DECOMPRESSED_GROWTH_MAX = 2 * RECORDS_SIZE_MAX + 2 * GROWTH_MAX
 """Where records are decompressed, their limit bounds the memory: the last buffer and its copy."""
 
 Part = ProduceResponse.PartitionProduceResponse
