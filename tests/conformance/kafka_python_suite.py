@@ -5,8 +5,6 @@
 
 The source distribution on PyPI carries the tests, but not two modules of their package; ours stand
 in for them. Both brokers have the same settings. What passes on Apache Kafka must pass on Ottla.
-
-Transactions are left out by name: their coordinator is not served yet, and README.md says so.
 """
 
 from __future__ import annotations
@@ -32,12 +30,6 @@ from tests.peers.servers import ApacheKafka, Ottla, Server
 DISTRIBUTION = "kafka-python"
 NEEDED = ("pytest", "pytest-mock", "pytest-timeout", "py", "lz4", "python-snappy", "zstandard")
 TEST_SECONDS_MAX = 40
-WITHOUT_COORDINATOR = frozenset(
-    {
-        "test_producer_integration::test_transactional_producer_messages",
-        "test_producer_integration::test_transactional_producer_offsets",
-    }
-)
 SERVICE = '''"""The one of the two services that a run against a given broker needs."""
 
 
@@ -118,9 +110,9 @@ def compare(kafka: dict[str, str], ours: dict[str, str]) -> list[str]:
     worse = []
     for name, theirs in sorted(kafka.items()):
         mine = ours.get(name, "did not run")
-        if theirs == "passed" and mine != "passed" and name not in WITHOUT_COORDINATOR:
+        if theirs == "passed" and mine != "passed":
             worse.append(name)
-        if (theirs == "passed") != (mine == "passed") or name in WITHOUT_COORDINATOR:
+        if (theirs == "passed") != (mine == "passed"):
             table.add_row(name, theirs[:50], mine[:50])
     if table.row_count:
         console.print(table)
