@@ -24,6 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.conformance import (
+    admin_clients,
     admin_commands,
     files,
     groups,
@@ -99,6 +100,13 @@ def exercise(run: Run, client: Client, bootstrap: str, readers: list[Client]) ->
     row.append(run.read(client, client, bootstrap) if client.consumes else "cannot assign")
     row += ["" if reader is client else run.read(reader, client, bootstrap) for reader in readers]
     run.rows[client.name] = row
+
+
+def administer(run: Run, client: Client, bootstrap: str) -> None:
+    """A client's own admin client, its calls and their values."""
+    what = f"{client.name}'s admin client"
+    said = run.step(what, lambda: admin_clients.ACTS[client.name](bootstrap))
+    console.print(f"{what}: {said}")
 
 
 def print_table(run: Run, readers: list[Client]) -> None:
@@ -178,6 +186,8 @@ def run_clients(run: Run, bootstrap: str, names: list[str]) -> None:
     for client in present:
         console.print(f"{client.name} ...")
         exercise(run, client, bootstrap, readers)
+        if client.name in admin_clients.ACTS:
+            administer(run, client, bootstrap)
     print_table(run, readers)
 
 
@@ -195,7 +205,8 @@ def main(bootstrap: str, only: str, records: int, keep: bool) -> None:
         run_clients(run, bootstrap, names)
     else:
         folder = Path(tempfile.mkdtemp(prefix="ottla-conformance-"))
-        server = Ottla(folder / "ottla")
+        # kafkajs's admin client joins a group whenever it sets its offsets.
+        server = Ottla(folder / "ottla", group_initial_rebalance_delay_ms=500)
         try:
             server.start()
             run_clients(run, server.bootstrap, names)
