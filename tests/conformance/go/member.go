@@ -1,4 +1,4 @@
-// A member of a group: member BOOTSTRAP TOPIC GROUP INSTANCE, see ../members/lines.py.
+// A member of a group: member BOOTSTRAP TOPIC GROUP INSTANCE PROTOCOL, see ../members/lines.py.
 package main
 
 import (
@@ -41,19 +41,22 @@ func changed(event string, topic string) func(context.Context, *kgo.Client, map[
 	}
 }
 
-func member(bootstrap, topic, group, instance string) error {
+func member(bootstrap, topic, group, instance, protocol string) error {
 	options := []kgo.Opt{
 		kgo.SeedBrokers(bootstrap),
 		kgo.ConsumerGroup(group),
 		kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.DisableAutoCommit(),
-		kgo.SessionTimeout(session),
-		kgo.HeartbeatInterval(heartbeat),
 		kgo.OnPartitionsAssigned(changed("assigned", topic)),
 		kgo.OnPartitionsRevoked(changed("revoked", topic)),
 		kgo.OnPartitionsLost(changed("revoked", topic)),
 		kgo.BlockRebalanceOnPoll(),
+	}
+	if protocol == "consumer" {
+		options = append(options, kgo.ServerSideBalancer())
+	} else {
+		options = append(options, kgo.SessionTimeout(session), kgo.HeartbeatInterval(heartbeat))
 	}
 	if instance != "-" {
 		options = append(options, kgo.InstanceID(instance))
@@ -84,7 +87,8 @@ func member(bootstrap, topic, group, instance string) error {
 }
 
 func runMember(arguments []string) {
-	if err := member(arguments[0], arguments[1], arguments[2], arguments[3]); err != nil {
+	bootstrap, topic, group, instance, protocol := arguments[0], arguments[1], arguments[2], arguments[3], arguments[4]
+	if err := member(bootstrap, topic, group, instance, protocol); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
