@@ -7,14 +7,17 @@ Values are numbers. By HOW `work` each record gets what its number says, by its 
     6   released, whenever it comes
     else accepted
 
-and each line is told when the broker has taken that, with [partition, offset, delivery count, type]
-of each record; types are the protocol's numbers. What it does not know to be taken, for the broker
-went meanwhile, is `lost`. By `hold` it takes what comes and says nothing of it to the broker. On
-SIGTERM it closes its consumer.
+and those of 74, 81, 88 and 95 are accepted only when the locks that they came with would have
+ended, and are renewed until then, if the client can: librdkafka cannot. Each line is told when the
+broker has taken that, with [partition, offset, delivery count, type] of each record; types are the
+protocol's numbers. What it does not know to be taken, for the broker went meanwhile, is `lost`. By
+`hold` it takes what comes and says nothing of it to the broker; by `implicit` it says nothing to
+its client, which accepts what it has handed out. On SIGTERM it closes its consumer.
 
     {"t": 1, "event": "took", "at": [[0, 17, 1, 1]]}
     {"t": 2, "event": "lost", "at": [[0, 17, 1, 1]]}
     {"t": 3, "event": "held", "at": [[0, 17, 1, 0]]}
+    {"t": 4, "event": "renewed", "at": [[0, 17, 1, 4]]}
 """
 
 from __future__ import annotations
@@ -48,7 +51,7 @@ def main() -> None:
         {
             "bootstrap.servers": bootstrap,
             "group.id": group,
-            "share.acknowledgement.mode": "explicit",
+            "share.acknowledgement.mode": "implicit" if how == "implicit" else "explicit",
             "log_level": 0,
         }
     )
@@ -56,7 +59,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, stop)
     try:
         while True:
-            _take(consumer, holds=how == "hold")
+            _take(consumer, how)
     except Stopped:
         consumer.close()
 
@@ -70,17 +73,17 @@ def type_of(number: int, delivery_count: int) -> int:
     return ACCEPT
 
 
-def _take(consumer: ShareConsumer, *, holds: bool) -> None:
+def _take(consumer: ShareConsumer, how: str) -> None:
     taken: list[tuple[int, int, int, int]] = []
     for message in consumer.poll(POLL_S):
         if message.error() is not None:
             continue
         number, count = int(message.value() or b"0"), message.delivery_count() or 0
-        kind = 0 if holds else type_of(number, count)
-        if kind:
+        kind = {"hold": 0, "implicit": ACCEPT}.get(how, type_of(number, count))
+        if how == "work":
             consumer.acknowledge(message, TYPES[kind])
         taken.append((message.partition() or 0, message.offset() or 0, count, kind))
-    if holds and taken:
+    if how == "hold" and taken:
         _tell("held", taken)
         signal.pause()
     if taken:
