@@ -54,18 +54,8 @@ class Kind(scenes.Kind):
 
 
 _BY_NAME = {client.name: client for client in clients.CLIENTS}
+# Those that take longest first, so that none is waited for at the end; not all JVMs at once.
 KINDS = (
-    Kind(clients.CONFLUENT, python("confluent")),
-    Kind(_BY_NAME["aiokafka"], python("aio")),
-    Kind(_BY_NAME["kafka-python"], python("pure")),
-    # Its lines get their time from who reads them, which may have to wait for a processor.
-    Kind(_BY_NAME["kcat"], python("kcat"), late_ms_max=500),
-    Kind(
-        _BY_NAME["kafkajs"],
-        ("node", str(clients.HERE / "node" / "member.js")),
-        has_static=False,
-    ),
-    Kind(_BY_NAME["franz-go"], (str(clients.FRANZ_GO), "member")),
     Kind(clients.JAVA, java("Member.java")),
     Kind(clients.CONFLUENT, python("confluent"), protocol="consumer"),
     # Its static member leaves without saying its name, which Apache Kafka refuses, too.
@@ -76,6 +66,17 @@ KINDS = (
         protocol="consumer",
     ),
     Kind(clients.JAVA, java("Member.java"), protocol="consumer"),
+    # Its lines get their time from who reads them, which may have to wait for a processor.
+    Kind(_BY_NAME["kcat"], python("kcat"), late_ms_max=500),
+    Kind(clients.CONFLUENT, python("confluent")),
+    Kind(_BY_NAME["aiokafka"], python("aio")),
+    Kind(_BY_NAME["kafka-python"], python("pure")),
+    Kind(
+        _BY_NAME["kafkajs"],
+        ("node", str(clients.HERE / "node" / "member.js")),
+        has_static=False,
+    ),
+    Kind(_BY_NAME["franz-go"], (str(clients.FRANZ_GO), "member")),
 )
 # So long a stopped static member may take to come back: a JVM starts in seconds.
 CONSUMER_GROUPS = {
