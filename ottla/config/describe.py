@@ -139,7 +139,8 @@ def _places(config: BrokerConfig, names: tuple[str, ...]) -> Iterator[Synonym]:
             if name in texts:
                 yield _synonym(name, texts[name], source)
     for name in names:
-        key = broker_key(name)
+        # What exists at run time only has no default for server.properties, as in Kafka.
+        key = broker_keys().get(name)
         if key is not None and key.default is not None:
             yield _synonym(name, key.default, ConfigSource.DEFAULT)
 

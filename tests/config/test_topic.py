@@ -163,6 +163,15 @@ def test_own_and_unknown_settings_are_described_where_they_are_set() -> None:
     assert [entry.name for entry in describe_broker_defaults(config)] == ["zzz"]
 
 
+@pytest.mark.parametrize(
+    "name", ["leader.replication.throttled.rate", "replica.alter.log.dirs.io.max.bytes.per.second"]
+)
+def test_what_exists_at_run_time_only_has_no_default_to_fall_back_to(name: str) -> None:
+    config = PLAIN.with_dynamic(broker={name: "5000"})
+
+    assert sources(broker_entry(config, name)) == [(name, "5000", 2)]
+
+
 def test_a_broker_setting_without_a_name_is_nobodys_default() -> None:
     overrides = {"": ""}
     validate_broker_overrides(PLAIN, overrides, one_broker=False)
