@@ -200,6 +200,31 @@ async def test_odd_heartbeats_are_refused(
     assert (await Beating(house, "a").beat(**fields)).error_code == code
 
 
+@pytest.mark.parametrize(("epoch", "kind"), [(4, "Share group"), (-1, "Group")])
+async def test_an_unknown_group_is_told_in_kafkas_words(
+    house: House, epoch: int, kind: str
+) -> None:
+    answer = await Beating(house, "a").beat(member_epoch=epoch)
+
+    assert answer.error_message == f"{kind} {GROUP} not found."
+    assert (await _describe(house)).error_message == f"Group {GROUP} not found."
+
+
+async def test_offsets_are_refused_in_kafkas_words(house: House) -> None:
+    a = Beating(house, "a")
+    await a.beat()
+    altered, deleted = await _alter(house, 2), await _delete_offsets(house)
+    for answer in (altered, deleted):
+        assert (answer.error_code, answer.error_message) == (
+            ErrorCode.NON_EMPTY_GROUP,
+            "The group is not empty.",
+        )
+    await a.beat(member_epoch=-1)
+
+    (unknown,) = (await _delete_offsets(house, "nothing")).responses
+    assert unknown.error_message == "This server does not host this topic-partition."
+
+
 async def test_epochs_that_are_not_ours_are_fenced(house: House) -> None:
     a = Beating(house, "a")
     await a.beat()

@@ -47,7 +47,9 @@ DescribedPartition = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsets
 AlteredTopic = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic
 AlteredPartition = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponsePartition
 DeletedTopic = DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic
-UNKNOWN = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such partition.")
+UNKNOWN = KafkaError(
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+)
 
 
 async def handle_describe_share_group_offsets(

@@ -136,13 +136,16 @@ def _find(turn: Turn, request: ShareGroupHeartbeatRequest) -> ShareGroup:
         return group
     if group is None and request.member_epoch == JOIN_EPOCH:
         return ShareGroup(request.group_id)
-    raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, not_found(turn, request.group_id))
+    said = not_found(turn, request.group_id)
+    if group is None:
+        said = f"Share group {request.group_id} not found."  # Kafka's words differ here
+    raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, said)
 
 
 def not_found(turn: Turn, group_id: str) -> str:
     """Why a group is no share group."""
     if turn.shard.groups.get(group_id) is None:
-        return f"Share group {group_id} not found."
+        return f"Group {group_id} not found."
     return f"Group {group_id} is not a share group."
 
 

@@ -158,7 +158,7 @@ def _group(turn: Turn, group_id: str) -> ShareGroup:
 def _empty_group(turn: Turn, group_id: str) -> ShareGroup:
     group = _group(turn, group_id)
     if not group.is_empty:
-        raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Share group {group_id} is not empty.")
+        raise KafkaError(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
     return group
 
 
