@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.peers import jars
@@ -53,18 +54,26 @@ def dump(data: Path, records: int) -> str:
     found = _count_records(_dump(topics, "--deep-iteration"))
     if found != records:
         raise FilesError(f"{found} records were dumped, {records} were written")
-    committed = [log for log in logs if log.parent.name.startswith("__consumer_offsets-")]
-    if committed:
-        _dump(committed, "--deep-iteration", "--offsets-decoder")
-    metadata = [log for log in logs if log.parent.name == METADATA]
-    metadata += sorted((data / METADATA).glob("*.checkpoint"))
-    _dump(metadata, "--cluster-metadata-decoder", "--skip-record-metadata")
+    dump_internal([data])
     _dump(indexes)
     verdicts = ("passed sanity check.", "is empty.")
     sane = sum(line.endswith(verdicts) for line in _dump(indexes, "--index-sanity-check"))
     if sane != len(indexes):
         raise FilesError(f"{sane} of {len(indexes)} indexes passed the sanity check")
     return f"{len(logs)} logs, {len(indexes)} indexes, {found} records"
+
+
+def dump_internal(dirs: Sequence[Path]) -> None:
+    """Runs the tool over the logs of groups and of metadata, decoded. Raises FilesError."""
+    logs = [log for folder in dirs for log in sorted(folder.glob("__*/*.log"))]
+    committed = [log for log in logs if log.parent.name.startswith("__consumer_offsets-")]
+    if committed:
+        _dump(committed, "--deep-iteration", "--offsets-decoder")
+    metadata = [log for log in logs if log.parent.name == METADATA]
+    metadata += [
+        path for folder in dirs for path in sorted(folder.glob(f"{METADATA}/*.checkpoint"))
+    ]
+    _dump(metadata, "--cluster-metadata-decoder", "--skip-record-metadata")
 
 
 def opened_by_kafka(data: Path, scratch: Path) -> ApacheKafka:

@@ -7,43 +7,26 @@ enough for that, since the coordinator says that it is going on.
 
 from __future__ import annotations
 
-import subprocess
 import time
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.conformance.scenes import BRIEF
-from tests.peers import jars, topics
+from tests.conformance import command_process
+from tests.conformance.command_process import TOOLS, Row, among, whole
+from tests.peers import topics
 
 TOPIC = "opened-for-commands"
 NAME = "opened-for-commands"
-COMMAND = "org.apache.kafka.tools.TransactionsCommand"
-COMMAND_SECONDS_MAX = 60.0
+PLACE = ("--topic", TOPIC, "--partition", "0")
+COMMAND = f"{TOOLS}.TransactionsCommand"
 HOUR_MS = 3_600_000
 
 
-def _said(bootstrap: str, *arguments: str) -> list[str]:
-    """The words of what the command says."""
-    java, *command = jars.java(COMMAND, "--bootstrap-server", bootstrap, *arguments)
-    done = subprocess.run(
-        [java, *BRIEF, *command],
-        capture_output=True,
-        text=True,
-        timeout=COMMAND_SECONDS_MAX,
-        check=False,
-    )
-    output = done.stdout + done.stderr
-    assert done.returncode == 0, f"{arguments}: {output[-800:]}"
-    assert "Exception" not in output, f"{arguments}: {output[-800:]}"
-    return output.split()
-
-
-def _open(bootstrap: str) -> Producer:
+def _open(bootstrap: str, timestamp: int) -> Producer:
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": NAME, "log_level": 0})
     producer.init_transactions(30)
     producer.begin_transaction()
-    hour_ago = round(time.time() * 1000) - HOUR_MS
-    producer.produce(TOPIC, b"open", partition=0, timestamp=hour_ago)
+    producer.produce(TOPIC, b"open", partition=0, timestamp=timestamp)
     assert producer.flush(30) == 0
     return producer
 
@@ -61,25 +44,43 @@ def _last_stable_offset(bootstrap: str) -> int:
     return stable
 
 
+def _described(rest: str) -> Row:
+    return whole(
+        (COMMAND, "describe", "--transactional-id", NAME),
+        "CoordinatorId TransactionalId ProducerId ProducerEpoch TransactionState "
+        "TransactionTimeoutMs CurrentTransactionStartTimeMs TransactionDurationMs TopicPartitions",
+        f"1 {NAME} ... {rest}",
+    )
+
+
+def _while_open(hour_ago: int) -> list[Row]:
+    """It is listed and described, in its partition, too."""
+    listing = (COMMAND, "list", "--transactional-id-pattern")
+    columns = "TransactionalId Coordinator ProducerId TransactionState"
+    return [
+        whole((*listing, "opened.*"), columns, f"{NAME} 1 ... Ongoing"),
+        whole((*listing, "closed.*"), columns),
+        _described(f"0 Ongoing 60000 ... {TOPIC}-0"),
+        whole(
+            (COMMAND, "describe-producers", *PLACE),
+            "ProducerId ProducerEpoch LatestCoordinatorEpoch LastSequence LastTimestamp "
+            "CurrentTransactionStartOffset",
+            f"... 0 -1 0 {hour_ago} 0",
+        ),
+        among((COMMAND, "find-hanging", "--broker-id", "1"), lacks=TOPIC),
+    ]
+
+
 def run(bootstrap: str) -> None:
-    """Raises AssertionError if a command fails, or says something else than is so."""
+    """Raises an error if a command fails, or says something else than is so."""
     topics.create(bootstrap, {TOPIC: 1})
-    producer = _open(bootstrap)
-    place = ("--topic", TOPIC, "--partition", "0")
-    named = ("--transactional-id", NAME)
-    for wanted, *command in (
-        ({NAME, "Ongoing"}, "list", "--transactional-id-pattern", "opened.*"),
-        ({NAME, "Ongoing", f"{TOPIC}-0"}, "describe", *named),
-        ({"CurrentTransactionStartOffset", "LatestCoordinatorEpoch"}, "describe-producers", *place),
-    ):
-        said = _said(bootstrap, *command)
-        assert wanted <= set(said), f"{command}: {wanted} not in {said}"
-    hanging = _said(bootstrap, "find-hanging", "--broker-id", "1")
-    assert TOPIC not in hanging, f"{hanging}"
-    assert _last_stable_offset(bootstrap) == 0
-    _said(bootstrap, "abort", *place, "--start-offset", "0")
-    assert _last_stable_offset(bootstrap) == 2, "the transaction is open in its partition"
-    _said(bootstrap, "forceTerminateTransaction", "--transactionalId", NAME)
-    ended = _said(bootstrap, "describe", *named)
-    assert "Empty" in ended, f"{ended}"
+    hour_ago = round(time.time() * 1000) - HOUR_MS
+    producer = _open(bootstrap, hour_ago)
+    with command_process.opened(bootstrap) as commands:
+        commands.check(*_while_open(hour_ago))
+        assert _last_stable_offset(bootstrap) == 0
+        commands.check(whole((COMMAND, "abort", *PLACE, "--start-offset", "0")))
+        assert _last_stable_offset(bootstrap) == 2, "the transaction is open in its partition"
+        ending = (COMMAND, "forceTerminateTransaction", "--transactionalId", NAME)
+        commands.check(whole(ending), _described("2 Empty 30000 None None"))
     del producer  # which has had to live so long
