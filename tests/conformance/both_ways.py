@@ -6,7 +6,8 @@
 Kafka fills two log dirs: five codecs, idempotent producers, a compacted topic that its cleaner has
 been through, transactions committed, aborted and left open. It is stopped, or killed; Ottla opens
 the directory, and readers of all and of committed data must be given the same records at the same
-offsets. Then Ottla fills two dirs, is stopped or killed, and Apache Kafka opens them.
+offsets, and groups of every kind (carried_groups.py) must be as they were and go on. Then Ottla
+fills two dirs, is stopped or killed, and Apache Kafka opens them.
 `ottla log verify --deep` looks at every file before and after.
 """
 
@@ -19,11 +20,13 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.table import Table
 
+from tests.conformance import carried_groups
 from tests.conformance.filling import Contents, Filled, fill, read_contents
 from tests.peers import jars
 from tests.peers.servers import ApacheKafka, Ottla, Server
@@ -38,6 +41,11 @@ SETTINGS = {
     "log.index.interval.bytes": 512,
     # Preallocated indexes are sparse, and a copy of them is not: gigabytes of zeros to be written.
     "log.index.size.max.bytes": 65_536,
+    "share.coordinator.state.topic.replication.factor": 1,
+    "share.coordinator.state.topic.min.isr": 1,
+    # Opened, it is slow to start, and members have to be there still.
+    "group.consumer.session.timeout.ms": 60_000,
+    "group.share.session.timeout.ms": 60_000,
 }
 console = Console(width=110, highlight=False)
 
@@ -94,6 +102,13 @@ def compare(wanted: dict[bool, Contents], found: dict[bool, Contents]) -> int:
     return compared
 
 
+def compare_groups(wanted: dict[str, Any], found: dict[str, Any]) -> None:
+    """Raises Different at the first question that is answered otherwise."""
+    for question, answer in wanted.items():
+        if answer != found[question]:
+            raise Different(f"groups, {question}: {answer} became {found[question]}")
+
+
 def verify(server: Server) -> None:
     """`ottla log verify --deep` of both dirs finds nothing."""
     for folder in dirs_of(server):
@@ -136,16 +151,21 @@ def round_trip(
         if is_kafka:
             wait_for_cleaner(server, filled.partitions["compacted"])
         wanted = contents(server.bootstrap, filled)
+        left = carried_groups.fill(server.bootstrap)
+        groups = carried_groups.seen(server.bootstrap)
         end(server, killed=killed)
         if not killed:
             verify(server)
         started = time.perf_counter()
         other = reopened(server, opens, folder / "second")
         seconds = time.perf_counter() - started
+        # Before their sessions are over.
+        compare_groups(groups, carried_groups.seen(other.bootstrap))
+        members = carried_groups.go_on(other.bootstrap, left)
         count = compare(wanted, contents(other.bootstrap, filled))
         end(other, killed=False)
         verify(other)
-        return f"{count} records equal, opened in {seconds:.1f} s"
+        return f"{count} records equal, {members}, opened in {seconds:.1f} s"
     finally:
         server.close()
         if other is not None:
@@ -154,7 +174,12 @@ def round_trip(
 
 SETTINGS_OF: dict[Callable[..., Server], dict[str, object]] = {
     ApacheKafka: {name.replace(".", "_"): value for name, value in SETTINGS.items()},
-    Ottla: {"log_index_interval_bytes": 512, "log_index_size_max_bytes": 65_536},
+    Ottla: {
+        "log_index_interval_bytes": 512,
+        "log_index_size_max_bytes": 65_536,
+        "group_consumer_session_timeout_ms": 60_000,
+        "group_share_session_timeout_ms": 60_000,
+    },
 }
 
 
