@@ -7,7 +7,7 @@ Kafka fills two log dirs: five codecs, idempotent producers, a compacted topic t
 been through, transactions committed, aborted and left open. It is stopped, or killed; Ottla opens
 the directory, and readers of all and of committed data must be given the same records at the same
 offsets, and groups of every kind (carried_groups.py) must be as they were and go on. Then Ottla
-fills two dirs, is stopped or killed, and Apache Kafka opens them.
+fills two dirs with the same, but for the cleaner, and Apache Kafka opens them.
 `ottla log verify --deep` looks at every file before and after.
 """
 
@@ -147,7 +147,7 @@ def round_trip(
     try:
         server.start()
         is_kafka = fills is ApacheKafka
-        filled = fill(server.bootstrap, records, transactions=is_kafka, cleaned=is_kafka)
+        filled = fill(server.bootstrap, records, cleaned=is_kafka)
         if is_kafka:
             wait_for_cleaner(server, filled.partitions["compacted"])
         wanted = contents(server.bootstrap, filled)

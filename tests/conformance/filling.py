@@ -1,7 +1,7 @@
 """A directory with everything a partition may hold: written by librdkafka into any broker.
 
-Five codecs, idempotent producers, headers and nulls; with transactions (only where the broker
-coordinates them) committed, aborted and left open, and a compacted topic of several rounds.
+Five codecs, idempotent producers, headers and nulls; transactions committed, aborted and left open;
+and a compacted topic of several rounds.
 What a broker gives back is compared as `Contents`, by `read_contents`.
 """
 
@@ -56,7 +56,7 @@ def _write(producer: Producer, topic: str, count: int, *, seed: int, keys: int =
     assert left == 0, f"{left} records of {topic} were not acknowledged"
 
 
-def fill(bootstrap: str, records: int, *, transactions: bool, cleaned: bool) -> Filled:
+def fill(bootstrap: str, records: int, *, cleaned: bool) -> Filled:
     """Writes about `records` records to each topic; `cleaned` lets the compacted one be cleaned."""
     filled = Filled()
     plain = [f"codec-{codec}" for codec in CODECS] + ["idempotent"]
@@ -75,8 +75,7 @@ def fill(bootstrap: str, records: int, *, transactions: bool, cleaned: bool) -> 
             _producer(bootstrap, **{"enable.idempotence": True}), "idempotent", records, seed=seed
         )
     _fill_compacted(bootstrap, records, filled, cleaned=cleaned)
-    if transactions:
-        _fill_transactions(bootstrap, records, filled)
+    _fill_transactions(bootstrap, records, filled)
     return filled
 
 
