@@ -14,7 +14,6 @@ import secrets
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from heapq import merge
 from operator import itemgetter
@@ -38,7 +37,7 @@ from ottla.broker.handlers.enlisting import Enlisting
 from ottla.broker.handlers.producer_ids import ProducerIds
 from ottla.broker.handlers.served import build_table
 from ottla.broker.handlers.setting_history import SettingHistory
-from ottla.broker.handlers.topic_names import INTERNAL_TOPICS
+from ottla.broker.handlers.topic_names import log_config_of
 from ottla.broker.jobs import schedule_jobs
 from ottla.broker.log.log import Log
 from ottla.broker.log.manager import LogManager
@@ -599,9 +598,7 @@ class Broker:
             self._limit_accepting(self.server)
 
     def _log_config(self, image: MetadataImage, topic: str) -> LogConfig:
-        config = effective_log_config(self.rooms.config, image.configs.get(TOPIC_RESOURCE, topic))
-        # What coordinators write is synced before they answer, whatever is set.
-        return replace(config, flush_messages=1) if topic in INTERNAL_TOPICS else config
+        return log_config_of(topic, self.rooms.config, image.configs.get(TOPIC_RESOURCE, topic))
 
     def _on_loop(self, tell: Callable[[T], None], what: T) -> None:
         """A load and a shutdown run in workers, and report from there."""

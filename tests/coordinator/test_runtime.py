@@ -32,18 +32,24 @@ from tests.handlers.rooms import House
 
 GROUP = "g"
 PARTITIONS = 5
+SETTINGS = {
+    "offsets.topic.num.partitions": str(PARTITIONS),
+    "group.initial.rebalance.delay.ms": "0",
+}
+NEVER = str(2**63 - 1)
+"""As flush.messages: nothing is synced for its own sake."""
 
 
 @pytest.fixture
 async def house() -> AsyncIterator[House]:
-    settings = {
-        "offsets.topic.num.partitions": str(PARTITIONS),
-        "group.initial.rebalance.delay.ms": "0",
-    }
-    async with House(settings) as opened:
-        await opened.create("t", partitions=2)
-        await opened.ask(groups.FindCoordinatorRequest(coordinator_keys=[GROUP]), 4)
+    async with House(SETTINGS) as opened:
+        await _begin(opened)
         yield opened
+
+
+async def _begin(house: House) -> None:
+    await house.create("t", partitions=2)
+    await house.ask(groups.FindCoordinatorRequest(coordinator_keys=[GROUP]), 4)
 
 
 def _commit(offset: int, *, group: str = GROUP, partition: int = 0) -> groups.OffsetCommitRequest:
@@ -148,11 +154,17 @@ async def test_a_question_waits_also_behind_a_commit_whose_time_is_over(house: H
     assert _code(await commit) != 0
 
 
-async def test_a_commit_is_synced_whatever_flush_messages_says(house: House) -> None:
-    assert _code(await ask(house, _commit(7), 9)) == 0
-    log = _led(house).log
+async def test_a_commit_is_synced_whatever_flush_messages_says() -> None:
+    async with House({**SETTINGS, "log.flush.interval.messages": NEVER}) as house:
+        await _begin(house)
+        assert _code(await ask(house, _commit(7), 9)) == 0
+        log = _led(house).log
 
-    assert log.durable_end == log.log_end_offset == 1
+        assert log.durable_end == log.log_end_offset == 1
+        await house.append("t", 0, [b"not a coordinator's"])
+        other = house.rooms.replicas.get("t", 0)
+        assert other is not None
+        assert other.log.durable_end == 0, "the setting acts"
 
 
 async def test_offsets_outlive_the_broker(house: House) -> None:

@@ -30,6 +30,7 @@ from ottla.broker.handlers.enlisting import Enlisting
 from ottla.broker.handlers.producer_ids import ProducerIds
 from ottla.broker.handlers.served import HANDLERS
 from ottla.broker.handlers.setting_history import SettingHistory
+from ottla.broker.handlers.topic_names import log_config_of
 from ottla.broker.log.log import Log
 from ottla.broker.log.manager import LogManager
 from ottla.broker.log.unreadable import UnreadableRanges
@@ -117,7 +118,7 @@ class House:
     async def __aenter__(self) -> House:
         self._workers = ThreadPoolExecutor(2)
         logs = self._make_logs()
-        logs.load(config_of=lambda name: effective_log_config(self._config, {}))
+        logs.load(config_of=lambda name: log_config_of(name, self._config, {}))
         quorum = self._make_quorum(logs)
         replicas = Replicas(
             loop=asyncio.get_running_loop(),
@@ -406,7 +407,7 @@ class House:
         self.rooms.mutation_quotas.update(image.client_quotas)
 
     def _log_config(self, image: MetadataImage, topic: str) -> LogConfig:
-        return effective_log_config(self.rooms.config, image.configs.get(TOPIC_RESOURCE, topic))
+        return log_config_of(topic, self.rooms.config, image.configs.get(TOPIC_RESOURCE, topic))
 
     def _disk_failed(self, log: Log, call: Call, error: OSError) -> None:
         self._fatal.append(error)

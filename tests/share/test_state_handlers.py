@@ -38,9 +38,12 @@ KAFKAS_RANGES = {
 }
 
 
+SETTINGS = {"share.coordinator.state.topic.num.partitions": "3"}
+
+
 @pytest.fixture
 async def house() -> AsyncIterator[House]:
-    async with House({"share.coordinator.state.topic.num.partitions": "3"}) as opened:
+    async with House(SETTINGS) as opened:
         await opened.create("t", partitions=2)
         yield opened
 
@@ -144,6 +147,19 @@ async def test_states_are_kept_over_a_restart(house: House) -> None:
         assert [one.start_offset for one in read] == [10, 11]
         assert [(one.first_offset, one.last_offset) for one in read[0].state_batches] == [(10, 12)]
         assert (summary.start_offset, summary.delivery_complete_count) == (10, 3)
+
+
+async def test_a_state_is_synced_whatever_flush_messages_says() -> None:
+    async with House({**SETTINGS, "log.flush.interval.messages": str(2**63 - 1)}) as house:
+        await house.create("t", partitions=2)
+        await _make_topic(house)
+        for request, version in ((_initialize(house, [0]), 0), (_write(house), 1)):
+            answer = await ask(house, request, version)
+            key = SharePartitionKey(GROUP, _id(house), 0).placed_by
+            log = house.rooms.share_state.runner(key)[0].partition.log
+
+            assert answer.results[0].partitions[0].error_code == 0
+            assert log.durable_end == log.log_end_offset > version
 
 
 async def test_a_deleted_state_is_gone(house: House) -> None:
