@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 SWEEP ?= --nested
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check conformance suite groups transactions files crash model text golden quotas bench
+.PHONY: help run test check conformance suite groups transactions files crash model text golden traces quotas bench
 
 $(READY): pyproject.toml
 	test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV) # it has no pip if Python had no venv yet
@@ -67,6 +67,9 @@ golden: $(READY) ## golden bytes anew from Apache Kafka's own classes, ours agai
 
 quotas: $(READY) ## 30 s of each client quota: what a greedy client gets, what its neighbour notices
 	$(BIN)/python -m tests.bench.quotas $(ARGS)
+
+traces: $(READY) ## conversations about groups anew with Apache Kafka, as tests hold them with Ottla
+	$(BIN)/python -m tests.coordinator.wire $(ARGS)
 
 bench: $(READY) ## Ottla beside Apache Kafka: figures, ratios, aims
 	$(BIN)/python -m tests.bench $(ARGS)

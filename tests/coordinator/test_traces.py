@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from ottla.broker.coordinator.group.settings import GroupSettings
-from tests.coordinator.consumer_conversations import CONSUMER
-from tests.coordinator.conversations import AT_ONCE, DELAY_MS, DELAYED
-from tests.coordinator.scenario import Script
+from tests.coordinator.setups import SETUPS, Setup
 from tests.coordinator.shards import Lone
-from tests.coordinator.wire import TRACES
-
-Conversation = Callable[[Script], None]
+from tests.coordinator.wire import TRACES, lines_of
 
 
 @pytest.mark.parametrize(
-    ("conversation", "delay_ms"),
-    [(one, 0) for one in AT_ONCE] + [(one, DELAY_MS) for one in DELAYED],
+    ("conversation", "setup"),
+    [(one, setup) for setup in SETUPS for one in setup.conversations],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_a_shard_answers_as_apache_kafka_did(conversation: Conversation, delay_ms: int) -> None:
-    lone = Lone(GroupSettings(min_session_timeout_ms=1_000, initial_rebalance_delay_ms=delay_ms))
-    script = Script(lone)
+def test_a_shard_answers_as_apache_kafka_did(
+    conversation: Callable[[Any], None], setup: Setup
+) -> None:
+    script = setup.kind(Lone(setup.settings))
 
     conversation(script)
 
-    expected = (TRACES / f"{conversation.__name__}.txt").read_text(encoding="utf-8").splitlines()
-    assert script.lines == expected
+    assert script.lines == lines_of(conversation.__name__)
 
 
 def test_every_trace_is_held() -> None:
-    names = {one.__name__ for one in (*AT_ONCE, *DELAYED, *CONSUMER)}
+    names = {one.__name__ for setup in SETUPS for one in setup.conversations}
 
     assert {path.stem for path in TRACES.iterdir()} == names

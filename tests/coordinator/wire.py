@@ -1,12 +1,10 @@
 """The conversations with a broker over the wire, and the traces that come of them.
 
-    python -m tests.coordinator.wire HOST:PORT             compares with traces/, prints differences
-    python -m tests.coordinator.wire HOST:PORT --rewrite   the broker is Apache Kafka 4.3.1
+    make traces                        Apache Kafka 4.3.1 is started, and traces/ written anew
+    make traces ARGS="--only stable"   one conversation
+    make traces ARGS=--ottla           Ottla is started instead, and held against what is written
 
-The broker has a topic `t`, group.min.session.timeout.ms=1000, and
-group.initial.rebalance.delay.ms=0 (with --delayed: 1500). With --consumer it is a new one and has,
-all of them group.consumer.*: assignment.interval.ms=0, min.session.timeout.ms=1000,
-session.timeout.ms=2000, min.heartbeat.interval.ms=100, heartbeat.interval.ms=100.
+Nothing has changed if git sees no difference afterwards.
 """
 
 from __future__ import annotations
@@ -15,12 +13,15 @@ import asyncio
 import difflib
 import secrets
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
 from ottla.client.connection import Connection
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import groups
 from ottla.protocol.messages.configs import IncrementalAlterConfigsRequest
 from ottla.protocol.messages.consumer_group import ConsumerGroupDescribeRequest
@@ -31,17 +32,17 @@ from ottla.protocol.messages.topics import (
     DeleteTopicsRequest,
 )
 from ottla.protocol.schema import Message
-from tests.coordinator.consumer_conversations import CONSUMER
-from tests.coordinator.consumer_scenario import ConsumerScript
-from tests.coordinator.conversations import AT_ONCE, DELAYED
-from tests.coordinator.scenario import GROUP, TOPIC, Script
+from tests.coordinator.scenario import GROUP, TOPIC
+from tests.coordinator.setups import SETUPS, Setup
+from tests.peers.servers import ApacheKafka, Ottla, Server
 
 TRACES = Path(__file__).with_name("traces")
 GROUP_RESOURCE = 32
 METADATA_MS = 400
 """By then a change of the metadata is known everywhere."""
-SETTLED_S = 0.08
-"""An answer that has not come after this long is parked."""
+SETTLED_MS, BEHIND_MS = 80, 40
+"""An answer that has not come after the first is parked, or late. The coordinator does all in turn:
+so it is asked for something else, and what has not come a little after that is parked."""
 
 
 class Wire:
@@ -59,7 +60,10 @@ class Wire:
         self._loop.run_until_complete(self._send(who, _regrouped(request, self._group), version))
 
     def answers(self) -> list[tuple[str, Any]]:
-        self.wait(round(SETTLED_S * 1000))
+        self.wait(SETTLED_MS)
+        if not all(future.done() for future in self._open.values()):
+            self.request(groups.HeartbeatRequest(self._group, 1, "nobody"), 4)
+            self.wait(BEHIND_MS)
         done = [(who, future) for who, future in self._open.items() if future.done()]
         for who, _ in done:
             del self._open[who]
@@ -95,6 +99,9 @@ class Wire:
         self.request(IncrementalAlterConfigsRequest([resource]), 1)
         self.wait(METADATA_MS)
 
+    def close(self) -> None:
+        self._loop.run_until_complete(self._close())
+
     def request(self, request: Message, version: int) -> Any:
         return self._loop.run_until_complete(self._ask(request, version))
 
@@ -109,6 +116,11 @@ class Wire:
 
     async def _ask(self, request: Message, version: int) -> Any:
         return await (await self._connection("")).request(request, version)
+
+    async def _close(self) -> None:
+        for connection in self._connections.values():
+            await connection.close()
+        await asyncio.gather(*self._open.values(), return_exceptions=True)
 
     def _own(self, answer: Any) -> Any:
         found = [answer, *getattr(answer, "groups", ())]
@@ -145,47 +157,64 @@ def _regrouped(request: Any, group: str) -> Message:
 
 def _prepare(wire: Wire) -> None:
     topic = CreateTopicsRequest.CreatableTopic(TOPIC, 2, 1)
-    wire.request(CreateTopicsRequest([topic]), 5)
     for _ in range(50):
+        (made,) = wire.request(CreateTopicsRequest([topic]), 5).topics
         found = wire.request(groups.FindCoordinatorRequest(coordinator_keys=[GROUP]), 4)
         beat = wire.request(groups.HeartbeatRequest(GROUP, 1, "nobody"), 4)
-        if not found.coordinators[0].error_code and beat.error_code == 25:
+        codes = (made.error_code, found.coordinators[0].error_code, beat.error_code)
+        if codes == (ErrorCode.TOPIC_ALREADY_EXISTS, 0, ErrorCode.UNKNOWN_MEMBER_ID):
             return
         wire.wait(100)
-    raise SystemExit("there is no coordinator")
+    raise SystemExit(f"there is no coordinator: {codes}")
+
+
+def lines_of(name: str) -> list[str]:
+    """The lines of a conversation as they are written down."""
+    return (TRACES / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+
+
+def _hold(broker: Server, setup: Setup, only: str) -> Iterator[tuple[str, list[str]]]:
+    """The lines of each conversation of this setup."""
+    chosen = [one for one in setup.conversations if only in ("", one.__name__)]
+    if not chosen:
+        return
+    broker.start()
+    loop = asyncio.new_event_loop()
+    try:
+        first = Wire(loop, "127.0.0.1", broker.port)
+        _prepare(first)
+        first.close()
+        for conversation in chosen:
+            wire = Wire(loop, "127.0.0.1", broker.port)
+            script = setup.kind(wire)
+            conversation(script)
+            wire.close()
+            yield conversation.__name__, script.lines
+    finally:
+        broker.close()
+        loop.close()
 
 
 @click.command()
-@click.argument("bootstrap")
-@click.option("--rewrite", is_flag=True, help="Write the traces anew.")
-@click.option("--delayed", is_flag=True, help="The broker delays the first rebalance.")
-@click.option("--consumer", is_flag=True, help="The conversations of consumer groups.")
+@click.option("--ottla", is_flag=True, help="Hold them with Ottla, and write nothing.")
 @click.option("--only", default="", help="The one conversation of this name.")
-def main(bootstrap: str, rewrite: bool, delayed: bool, consumer: bool, only: str) -> None:
-    """Holds every conversation with the broker at HOST:PORT."""
-    host, _, port = bootstrap.partition(":")
-    loop = asyncio.new_event_loop()
-    _prepare(Wire(loop, host, int(port)))
+def main(ottla: bool, only: str) -> None:
+    """Holds every conversation with a broker that is started for it."""
     differ = 0
-    chosen: list[tuple[Any, type[Script]]] = [
-        (one, Script) for one in (DELAYED if delayed else AT_ONCE)
-    ]
-    if consumer:
-        chosen = [(one, ConsumerScript) for one in CONSUMER]
-    for conversation, kind in chosen:
-        if only and conversation.__name__ != only:
-            continue
-        script = kind(Wire(loop, host, int(port)))
-        conversation(script)
-        path = TRACES / f"{conversation.__name__}.txt"
-        if rewrite:
-            path.write_text("\n".join(script.lines) + "\n", encoding="utf-8")
-            continue
-        expected = path.read_text(encoding="utf-8").splitlines()
-        lines = list(difflib.unified_diff(expected, script.lines, path.name, bootstrap, n=1))
-        differ += bool(lines)
-        for line in lines:
-            click.echo(line)
+    with tempfile.TemporaryDirectory() as folder:
+        for number, setup in enumerate(SETUPS):
+            directory = Path(folder, str(number))
+            make: type[Server] = Ottla if ottla else ApacheKafka
+            for name, lines in _hold(make(directory, **setup.properties), setup, only):
+                click.echo(name)
+                if not ottla:
+                    text = "\n".join(lines) + "\n"
+                    (TRACES / f"{name}.txt").write_text(text, encoding="utf-8")
+                    continue
+                difference = list(difflib.unified_diff(lines_of(name), lines, lineterm="", n=1))
+                differ += bool(difference)
+                for line in difference:
+                    click.echo(line)
     sys.exit(1 if differ else 0)
 
 
