@@ -1,12 +1,17 @@
 """The conversations: every cell of the state table and every row of the rules of JoinGroup.
 
 Each function is one trace. Rebalances begin at once (`group.initial.rebalance.delay.ms=0`) but in
-those of `DELAYED`, and sessions may be short (`group.min.session.timeout.ms=1000`).
+those of `DELAYED`, and sessions may be short (`group.min.session.timeout.ms=1000`). The groups of
+`SIZED` may have two members (`group.max.size=2`).
+
+One row is not here: a newcomer that joins in a version before 4 is waited for five minutes, which
+nobody wants to wait for a trace. `test_newcomers.py` has it, in virtual time alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from tests.coordinator.scenario import Script
 
@@ -14,14 +19,17 @@ TWO = (("range", b"r"), ("sticky", b"s"))
 STICKY_FIRST = (("sticky", b"s"), ("range", b"r"))
 CHANGED = (("range", b"changed"),)
 DELAY_MS = 1_500
+SIZE = 2
+LONG_MS = 30_000
+"""A session that does not end in a conversation."""
 
 
-def _stable(s: Script) -> None:
+def _stable(s: Script, **times: Any) -> None:
     """A leads, B follows, both have their assignments."""
-    s.enter("A")
+    s.enter("A", **times)
     s.sync("A", {"A": b"all"})
-    s.enter("B")
-    s.join("A")
+    s.enter("B", **times)
+    s.join("A", **times)
     s.sync("B")
     s.sync("A", {"A": b"a", "B": b"b"})
 
@@ -315,6 +323,199 @@ def left_in_the_delay(s: Script) -> None:
     s.describe()
 
 
+def member_ids(s: Script) -> None:
+    s.title("who comes without an id is given one: of its client or its instance, and of chance")
+    s.join("A")
+    s.show_id("A")
+    s.leave("A")
+    s.join("B", instance="i1")
+    s.show_id("B")
+    s.leave("B", instance="i1")
+    s.join("C", version=3)
+    s.show_id("C")
+
+
+def generations(s: Script) -> None:
+    s.title("each has the next number, and so has the group when it becomes empty")
+    s.enter("A")
+    s.sync("A", {"A": b"all"})
+    s.leave("A")
+    s.enter("B")
+    s.sync("B", {"B": b"all"})
+    s.join("B")
+
+
+def rebalance_timeout(s: Script) -> None:
+    s.title("A is waited for as long as B may be silent: version 0 has no other timeout than that")
+    s.enter("A", session_ms=LONG_MS, rebalance_ms=500)
+    s.sync("A", {"A": b"all"})
+    s.join("B", version=0, session_ms=1_500)
+    s.wait(1_000)
+    s.wait(1_000)
+    s.describe()
+
+
+def static_kept(s: Script) -> None:
+    times: dict[str, Any] = {"session_ms": LONG_MS, "rebalance_ms": 1_500}
+    s.join("A", instance="i1", **times)
+    s.sync("A", {"A": b"all"}, instance="i1")
+    s.title("the leader does not join again: it is kept, for it is static, and another one leads")
+    s.enter("B", **times)
+    s.wait(1_800)
+    s.heartbeat("A", instance="i1")
+    s.sync("B", {"A": b"a", "B": b"b"})
+    s.title("it comes back, and has its part")
+    s.join("A", instance="i1", **times)
+    s.sync("A", instance="i1")
+    s.title("nobody else is left, and it does not join: it is waited for again")
+    s.leave("B")
+    s.wait(1_800)
+    s.describe()
+    s.heartbeat("A", instance="i1")
+    s.join("A", instance="i1", **times)
+
+
+def static_sessions(s: Script) -> None:
+    s.title("the session of a static member ends as any other")
+    s.join("A", instance="i1", session_ms=1_000)
+    s.sync("A", {"A": b"all"}, instance="i1")
+    s.wait(1_500)
+    s.describe()
+    s.heartbeat("A", instance="i1")
+    s.join("A", instance="i1")
+    s.join("A2", instance="i1")
+
+
+def fenced_commits(s: Script) -> None:
+    s.join("A", instance="i1")
+    s.sync("A", {"A": b"all"}, instance="i1")
+    s.commit("A", 5, instance="i1")
+    s.title("another one comes as the same instance")
+    former = s.member["A"]
+    s.join("A2", instance="i1")
+    s.commit("A", 6, member_id=former, instance="i1")
+    s.commit("A", 6, member_id=former, instance="i1", generation=9)
+    s.commit("A", 6, member_id=former)
+    s.commit("A2", 7, instance="i9")
+    s.fetch("A2")
+    s.commit("A2", 7, instance="i1")
+    s.commit("A2", 8)
+    s.fetch("A2")
+
+
+def parked_sessions(s: Script) -> None:
+    short: dict[str, Any] = {"session_ms": 1_000, "rebalance_ms": 10_000}
+    long: dict[str, Any] = {"session_ms": LONG_MS, "rebalance_ms": 10_000}
+    s.enter("A", **long)
+    s.sync("A", {"A": b"all"})
+    s.enter("B", **short)
+    s.join("A", **long)
+    s.sync("A", {"A": b"a", "B": b"b"})
+    s.sync("B")
+    s.title("no session ends while its member waits for others to join, be it a new one")
+    s.join("C", version=3, **short)
+    s.join("B", **short)
+    s.wait(1_500)
+    s.join("A", **long)
+    s.title("nor while it waits for its assignment")
+    s.sync("B")
+    s.sync("C")
+    s.wait(1_500)
+    s.sync("A", {"A": b"a", "B": b"b", "C": b"c"})
+    s.heartbeat("B")
+    s.heartbeat("C")
+    s.title("but afterwards")
+    s.wait(1_500)
+    s.heartbeat("B")
+    s.heartbeat("C")
+
+
+def sessions_renewed(s: Script) -> None:
+    s.title("by each of these a session of 1500 ms begins anew; A leads, and rebalances by joining")
+    s.enter("A", session_ms=1_500)
+    s.sync("A", {"A": b"all"})
+    s.wait(1_000)
+    s.commit("A", 5)
+    s.wait(1_000)
+    s.heartbeat("A")
+    s.wait(1_000)
+    s.join("A", session_ms=1_500)
+    s.wait(1_000)
+    s.sync("A", {"A": b"all"})
+    s.wait(1_000)
+    s.heartbeat("A")
+
+
+def sessions_of_the_settled(s: Script) -> None:
+    long: dict[str, Any] = {"session_ms": LONG_MS, "rebalance_ms": 10_000}
+    short: dict[str, Any] = {"session_ms": 1_500, "rebalance_ms": 10_000}
+    _stable(s, **long)
+    s.enter("C", **short)
+    s.join("B", **short)
+    s.join("A", **long)
+    s.sync("A", {"A": b"a", "B": b"b", "C": b"c"})
+    s.sync("B")
+    s.sync("C")
+    s.title("two followers ask once more for what they have")
+    s.wait(1_000)
+    s.sync("B")
+    s.join("C", **short)
+    s.wait(1_000)
+    s.heartbeat("B")
+    s.heartbeat("C")
+    s.describe()
+
+
+def sessions_before_the_assignment(s: Script) -> None:
+    long: dict[str, Any] = {"session_ms": LONG_MS, "rebalance_ms": 10_000}
+    short: dict[str, Any] = {"session_ms": 1_500, "rebalance_ms": 10_000}
+    s.enter("A", **long)
+    s.sync("A", {"A": b"all"})
+    s.enter("B", **short)
+    s.join("A", **long)
+    s.title("a follower asks once more for the generation that it is in")
+    s.wait(1_000)
+    s.join("B", **short)
+    s.wait(1_000)
+    s.heartbeat("B")
+    s.heartbeat("A")
+
+
+def full(s: Script) -> None:
+    long: dict[str, Any] = {"session_ms": LONG_MS, "rebalance_ms": 10_000}
+    _stable(s, **long)
+    s.title("Stable: who is in may join again, and nobody else")
+    s.join("D", **long)
+    s.join("D", version=3, **long)
+    s.join("D", instance="i1", **long)
+    s.join("B", **long)
+    s.title("PreparingRebalance: those count who have joined")
+    s.join("A", **long)
+    s.join("C", version=3, **long)
+    s.join("D", **long)
+    s.join("D", version=3, **long)
+    s.join("D", instance="i1", **long)
+    s.title("CompletingRebalance")
+    s.leave("B")
+    s.join("D", **long)
+    s.join("C", version=3, **long)
+    s.title("Empty")
+    s.leave("A")
+    s.leave("C")
+    s.join("D", **long)
+    s.join("D", **long)
+
+
+def full_too_late(s: Script) -> None:
+    times: dict[str, Any] = {"session_ms": LONG_MS, "rebalance_ms": 1_500}
+    _stable(s, **times)
+    s.title("a newcomer is in before a member has joined again, and that is out")
+    s.join("A", **times)
+    s.join("C", version=3, **times)
+    s.join("B", **times)
+    s.wait(2_000)
+
+
 AT_ONCE: tuple[Callable[[Script], None], ...] = (
     empty,
     preparing_rebalance,
@@ -327,5 +528,16 @@ AT_ONCE: tuple[Callable[[Script], None], ...] = (
     pending_sync,
     simple_commits,
     pending_members,
+    member_ids,
+    generations,
+    rebalance_timeout,
+    static_kept,
+    static_sessions,
+    fenced_commits,
+    parked_sessions,
+    sessions_renewed,
+    sessions_of_the_settled,
+    sessions_before_the_assignment,
 )
 DELAYED: tuple[Callable[[Script], None], ...] = (initial_delay, left_in_the_delay)
+SIZED: tuple[Callable[[Script], None], ...] = (full, full_too_late)

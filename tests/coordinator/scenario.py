@@ -15,7 +15,8 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import groups
 from ottla.protocol.schema import Message
 
-UUID = re.compile(r"[\w.-]*[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+RANDOM = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+UUID = re.compile(rf"[\w.-]*{RANDOM}")
 SESSION_MS = 2_000
 REBALANCE_MS = 3_000
 GROUP = "g"
@@ -80,6 +81,10 @@ class Script:
         names = ",".join(name for name, _ in protocols)
         shown = f"JoinGroup v{version} [{names}]"
         self._send(who, request, version, f"{shown}{self._named(sent_id, instance)}")
+
+    def show_id(self, who: str) -> None:
+        """What a member's id is like, but for its random part."""
+        self.lines.append(f"  the id of {who} is {re.sub(RANDOM, 'UUID', self.member[who])}")
 
     def enter(self, who: str, **fields: Any) -> None:
         """Joins in two steps, as clients do."""
@@ -160,6 +165,7 @@ class Script:
         version: int = 9,
         generation: int | None = None,
         member_id: str | None = None,
+        instance: str | None = None,
         metadata: str = "",
         group: str = GROUP,
     ) -> None:
@@ -168,8 +174,9 @@ class Script:
         partition = groups.OffsetCommitRequest.OffsetCommitRequestPartition(0, offset, 7, metadata)
         topic = groups.OffsetCommitRequest.OffsetCommitRequestTopic(TOPIC)
         topic.partitions = [partition]
-        request = groups.OffsetCommitRequest(group, sent, sent_id, topics=[topic])
-        shown = f"OffsetCommit v{version} {offset} generation={sent}{self._named(sent_id, None)}"
+        request = groups.OffsetCommitRequest(group, sent, sent_id, instance, topics=[topic])
+        shown = f"OffsetCommit v{version} {offset} generation={sent}"
+        shown += self._named(sent_id, instance)
         self._send(who, request, version, shown)
 
     def fetch(self, who: str, *, version: int = 9, group: str = GROUP) -> None:

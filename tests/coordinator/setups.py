@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ottla.broker.coordinator.group.settings import GroupSettings, Intervals, ModernSettings
 from tests.coordinator.consumer_conversations import CONSUMER
 from tests.coordinator.consumer_scenario import ConsumerScript
-from tests.coordinator.conversations import AT_ONCE, DELAY_MS, DELAYED
+from tests.coordinator.conversations import AT_ONCE, DELAY_MS, DELAYED, SIZE, SIZED
 from tests.coordinator.scenario import Script
 
 
@@ -28,6 +28,7 @@ class Setup(NamedTuple):
         return {
             "group.min.session.timeout.ms": settings.min_session_timeout_ms,
             "group.initial.rebalance.delay.ms": settings.initial_rebalance_delay_ms,
+            "group.max.size": settings.max_size,
             "group.consumer.assignment.interval.ms": default.assignment_interval_ms,
             "group.consumer.session.timeout.ms": default.session_timeout_ms,
             "group.consumer.min.session.timeout.ms": least.session_timeout_ms,
@@ -41,5 +42,6 @@ BRISK = ModernSettings(Intervals(2_000, 100, 0), Intervals(1_000, 100, 0))
 SETUPS = (
     Setup(QUICK, AT_ONCE),
     Setup(replace(QUICK, initial_rebalance_delay_ms=DELAY_MS), DELAYED),
+    Setup(replace(QUICK, max_size=SIZE), SIZED),
     Setup(replace(QUICK, consumer=BRISK), CONSUMER, ConsumerScript),
 )

@@ -160,3 +160,25 @@ def test_one_that_is_refused_for_want_of_room_holds_nobody() -> None:
     answers = dict(lone.answers())
     assert answers.pop("third").error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert {who: one.generation_id for who, one in answers.items()} == {"first": 2, "second": 2}
+
+
+def test_one_that_came_without_an_id_is_waited_for_five_minutes() -> None:
+    """Silence is no sign before it has had an answer, but not for good: its client may have come
+    again as another. Kafka's own rule, in virtual time: no trace takes that long."""
+    lone = Lone(GroupSettings(initial_rebalance_delay_ms=0))
+    patient = _join()
+    patient.session_timeout_ms, patient.rebalance_timeout_ms = 1_800_000, 1_800_000
+    lone.send("first", patient, WITHOUT_ID_FIRST)
+    first_id = _answer(lone, "first").member_id
+    lone.send("first", SyncGroupRequest("g", 1, first_id), WITHOUT_ID_FIRST)
+    assert lone.answers()
+    lone.send("second", _join(), WITHOUT_ID_FIRST)
+    lone.wait(5 * 60 * 1_000 - 1)
+    assert not lone.answers()
+    lone.wait(1)
+    assert _answer(lone, "second").error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+    patient.member_id = first_id
+    lone.send("first", patient, WITH_ID_FIRST)
+    answer = _answer(lone, "first")
+    assert (answer.generation_id, len(answer.members)) == (2, 1)

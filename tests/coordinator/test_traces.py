@@ -1,4 +1,7 @@
-"""Every conversation goes as it went with Apache Kafka 4.3.1, line by line."""
+"""Every conversation goes as it went with Apache Kafka 4.3.1, but where Ottla means otherwise.
+
+What Ottla says there stands in deviations/, line by line as well; DECISIONS.md says why.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import pytest
 
 from tests.coordinator.setups import SETUPS, Setup
 from tests.coordinator.shards import Lone
-from tests.coordinator.wire import TRACES, lines_of
+from tests.coordinator.wire import DEVIATIONS, TRACES, meant
 
 
 @pytest.mark.parametrize(
@@ -24,10 +27,15 @@ def test_a_shard_answers_as_apache_kafka_did(
 
     conversation(script)
 
-    assert script.lines == lines_of(conversation.__name__)
+    assert script.lines == meant(conversation.__name__)
 
 
 def test_every_trace_is_held() -> None:
     names = {one.__name__ for setup in SETUPS for one in setup.conversations}
 
     assert {path.stem for path in TRACES.iterdir()} == names
+
+
+def test_every_deviation_is_one() -> None:
+    for path in DEVIATIONS.iterdir():
+        assert path.read_bytes() != (TRACES / path.name).read_bytes(), path.name
