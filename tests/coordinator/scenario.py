@@ -23,6 +23,10 @@ GROUP = "g"
 TOPIC = "t"
 
 
+class StillWaiting(Exception):
+    """Somebody is to go on who has had no answer yet."""
+
+
 class Target(Protocol):
     """Something that answers group requests; `who` is a connection of its own."""
 
@@ -199,7 +203,8 @@ class Script:
     # inside
 
     def _send(self, who: str, request: Message, version: int, shown: str) -> None:
-        assert who not in self._waiting, f"{who} waits for an answer"
+        if who in self._waiting:
+            raise StillWaiting(who)
         self._target.send(who, request, version)
         answers = self._target.answers()
         own = [answer for name, answer in answers if name == who]
