@@ -11,7 +11,8 @@ SWEEP ?= --nested
 .PHONY: help run test check conformance suite groups transactions files crash model text golden traces quotas bench
 
 $(READY): pyproject.toml
-	test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV) # it has no pip if Python had no venv yet
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null || $(PYTHON) -m venv --clear $(VENV)
 	@$(BIN)/python -c 'import sys; sys.version_info < (3, 11) and sys.exit("Ottla needs Python 3.11: rm -r $(VENV), and make ... PYTHON=python3.11")'
 	$(BIN)/python -m pip install --quiet --editable '.[test]'
 	$(BIN)/python -m compileall -q ottla

@@ -98,7 +98,7 @@ def split_listener_prefix(name: str) -> tuple[str, str]:
     return "", name
 
 
-def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The known name that was most likely meant."""
-    close = get_close_matches(name.lower(), names, n=1, cutoff=0.6)
+def nearest(name: str, names: Iterable[str], *, likeness: float = 0.6) -> str | None:
+    """The known name that was most likely meant; `likeness` is from 0 to 1."""
+    close = get_close_matches(name.lower(), names, n=1, cutoff=likeness)
     return close[0] if close else None

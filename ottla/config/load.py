@@ -44,7 +44,7 @@ class Loaded:
         """Sentences for the start."""
         notes = []
         if self.foreign_variables:
-            names = ", ".join(self.foreign_variables)
+            names = ", ".join(_with_its_key(one) for one in self.foreign_variables)
             notes.append(f"no settings of a broker: {names}; `ottla config` lists those that are")
         if self.without_effect:
             notes.append(f"accepted without effect: {', '.join(self.without_effect)}")
@@ -121,6 +121,14 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, Setting
         elif variable.startswith("KAFKA_") and not _NOT_KEYS.fullmatch(variable):
             name = key_of_variable(variable)
             yield name, Setting(name, text.strip(), variable)
+
+
+def _with_its_key(variable: str) -> str:
+    """A variable, and the key that it was likely meant for if it is misspelt by a letter or two."""
+    from ottla.config import catalogue
+
+    near = catalogue.nearest(key_of_variable(variable), catalogue.broker_keys(), likeness=0.9)
+    return f"{variable} ({near}?)" if near else variable
 
 
 def key_of_variable(variable: str) -> str:

@@ -66,6 +66,7 @@ def paced(server: Server) -> Iterator[list[float]]:
         {"bootstrap.servers": server.bootstrap, "linger.ms": 0, "acks": "all", **load.QUIET}
     )
     latencies: list[float] = []
+    errors: list[object] = []
     ended = threading.Event()
 
     def run() -> None:
@@ -74,14 +75,17 @@ def paced(server: Server) -> Iterator[list[float]]:
             sent = time.perf_counter()
 
             def done(error: object, _message: object, sent: float = sent) -> None:
-                assert error is None
-                latencies.append(time.perf_counter() - sent)
+                if error is None:
+                    latencies.append(time.perf_counter() - sent)
+                else:
+                    errors.append(error)
 
             producer.produce(NEIGHBOUR_TOPIC, bytes(100), on_delivery=done)
             due += 1 / PACED_PER_S
             while (left := due - time.perf_counter()) > 0:
                 producer.poll(left)
-        assert producer.flush(30) == 0
+        if producer.flush(30):
+            errors.append("records were not answered")
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -90,6 +94,8 @@ def paced(server: Server) -> Iterator[list[float]]:
     finally:
         ended.set()
         thread.join()
+    if errors or not latencies:
+        raise RuntimeError(f"the neighbour: {errors[:3] or 'nothing was answered'}")
 
 
 def produced_share(server: Server, seconds: float) -> float:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from tests.bench.workload import Figures, Work, at_most
+from tests.bench.workload import Figures, Limit, Work, at_most
 from tests.peers.servers import Server
 
 SETTLE_SECONDS = 2.0
@@ -67,6 +67,6 @@ START = Work(
         "new s": at_most(0.2),
         "with data s": at_most(0.2),
         "idle MB": at_most(0.15),
-        "stop s": None,
+        "stop s": Limit(1),
     },
 )

@@ -97,11 +97,13 @@ async def test_a_broker_is_ready_while_a_write_would_be_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def full(path: str, *, create: bool = False) -> File:
-        assert path.endswith(PROBE_FILE)
-        raise OSError(errno.ENOSPC, "No space left on device", path)
+        if path.endswith(PROBE_FILE):
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+        return opened(path, create=create)
 
     async with Broker(config={"ottla.telemetry.port": 0}) as broker:
         assert await _get(broker, "/readyz") == "OK\n"
+        opened = broker.running._disk.open
         with monkeypatch.context() as patched:
             patched.setattr(broker.running._disk, "open", full)
             assert "No space left on device" in await _get(broker, "/readyz")

@@ -39,7 +39,9 @@ def test_it_tells_each_event_with_its_reason(capsys: pytest.CaptureFixture[str])
 
 def test_a_member_s_words_do_not_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with BrokerThread(config={"ottla.telemetry.port": 0}) as broker:
-        told = Told("group_empty", "g", "\x1b[2J\n\u00e9", {"client_id": "a\rb"})
+        told = Told(
+            "group_empty", "g", "\x1b[2J\n\u00e9", {"client_id": "a\rb", "instance_id": None}
+        )
         broker.running.rooms.groups.history.add([told])
         address = f"127.0.0.1:{broker.running.telemetry_port}"
         assert main(["group", "why", "g", "--telemetry", address]) == 0

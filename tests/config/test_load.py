@@ -356,10 +356,11 @@ def _message_of_python_config(**settings: object) -> str:
 
 
 def test_variables_of_others_are_told_and_not_taken() -> None:
-    others = {"KAFKA_BOOTSTRAP_SERVERS": "localhost:9092", "KAFKA_PASSWORD": "secret"}
+    others = {"KAFKA_BOOTSTRAP_SERVERS": "localhost:9092", "KAFKA_NUM_PARTITONS": "3"}
+    others["KAFKA_PASSWORD"] = "secret"
     loaded = load(environ={**others, "KAFKA_NUM_PARTITIONS": "3"})
     assert loaded.config.num_partitions == 3
     assert loaded.notes == [
-        "no settings of a broker: KAFKA_BOOTSTRAP_SERVERS, KAFKA_PASSWORD; `ottla config` lists"
-        " those that are"
+        "no settings of a broker: KAFKA_BOOTSTRAP_SERVERS, KAFKA_NUM_PARTITONS (num.partitions?),"
+        " KAFKA_PASSWORD; `ottla config` lists those that are"
     ]

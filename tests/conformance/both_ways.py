@@ -46,6 +46,7 @@ SETTINGS = {
     # Opened, it is slow to start, and members have to be there still.
     "group.consumer.session.timeout.ms": 60_000,
     "group.share.session.timeout.ms": 60_000,
+    "group.share.record.lock.duration.ms": 60_000,
 }
 console = Console(width=110, highlight=False)
 

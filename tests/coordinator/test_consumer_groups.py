@@ -585,7 +585,9 @@ def test_who_comes_for_a_name_that_is_taken_is_told_of() -> None:
     assert refused.error_code == ErrorCode.UNRELEASED_INSTANCE_ID
     (taken,) = [one for one in pair.lone.told if one.event == "group_instance_taken"]
     assert taken.reason == refused.error_message
-    assert taken.fields == {"member_id": "B", "instance_id": "i"}
+    assert taken.fields["member_id"] == "B"
+    assert taken.fields["instance_id"] == "i"
+    assert taken.fields["client_id"] == "x"
 
 
 def _ask(pair: Pair, request: Any, version: int) -> Any:

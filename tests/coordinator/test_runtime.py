@@ -270,7 +270,7 @@ async def test_a_long_log_is_loaded_beside_everything_else(
     monkeypatch.setattr(loading, "SHORT_LOG_BYTES", 0)
     monkeypatch.setattr(loading, "READ_BYTES", 200)
     monkeypatch.setattr(loading, "RECORDS_PER_TURN", 1)
-    for number in range(30):
+    for number in range(300):
         await ask(house, _commit(number), 9)
     async with house.restarted() as again:
         for request, version, code in _while_loading():
@@ -278,7 +278,7 @@ async def test_a_long_log_is_loaded_beside_everything_else(
 
             assert set(codes_of(answer)) - {0} == {code} - {0}, request
         await again.settle()
-        assert await _committed(again) == 29
+        assert await _committed(again) == 299
 
 
 async def test_transactions_in_the_log_are_replayed(house: House) -> None:

@@ -1,7 +1,7 @@
 """kill -9 of a real broker while producers write with acks=all, many times on one directory.
 
     make crash                              50 rounds
-    make crash ARGS="--rounds 10"           the short form that CI runs
+    make crash ARGS="--rounds 10"           a short form
     make crash ARGS="--rounds 50 --seed 7"  the same moments and records again
     make crash ARGS="--rounds 3 --kafka"    the same against Apache Kafka
 

@@ -90,7 +90,11 @@ def _events(address: str, group: str) -> list[dict[str, Any]]:
 
 def _line(event: dict[str, Any]) -> str:
     moment = datetime.fromtimestamp(event["wall_ms"] / MS_PER_S)
-    shown = " ".join(f"{name}={value}" for name, value in event.items() if name not in OWN_FIELDS)
+    shown = " ".join(
+        f"{name}={value}"
+        for name, value in event.items()
+        if name not in OWN_FIELDS and value is not None
+    )
     time = moment.isoformat(sep=" ", timespec="milliseconds")
     line = f"{time}  {event['event']}: {event['reason']}  {shown}".rstrip()
     # Reasons and ids are a client's own text, which must not command the terminal.

@@ -49,7 +49,10 @@ def commit_offsets(
         expire_ms = now_ms + request.retention_time_ms
     limit = turn.settings.offset_metadata_max_bytes
     is_simple = isinstance(group, ClassicGroup) and group.is_simple
-    is_from_outside = request.generation_id_or_member_epoch < 0
+    # A static member that is away has a negative epoch, too.
+    is_from_outside = request.generation_id_or_member_epoch < 0 and (
+        group is None or group.is_empty
+    )
     had_members = group is not None and not is_simple and request.member_id == ""
     response = OffsetCommitResponse()
     committed = 0

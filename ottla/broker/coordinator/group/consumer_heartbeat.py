@@ -105,6 +105,8 @@ def heartbeat(
                 error.message or error.code.name,
                 member_id=request.member_id,
                 instance_id=request.instance_id,
+                client_id=caller.client_id,
+                client_host=caller.client_host,
             )
         return ConsumerGroupHeartbeatResponse(
             error_code=int(error.code), error_message=error.message

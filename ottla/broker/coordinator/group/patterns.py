@@ -27,7 +27,8 @@ _KAFKAS_WORDS = {
     "trailing \\": "trailing backslash at end of expression",
     "pattern too large - compile failed": "it stands for too much to be compiled",
 }
-"""What RE2 says, as RE2/J says it; the rest they say alike."""
+"""What RE2 says, as RE2/J says it, which knows no pattern that is too large; the rest they say
+alike."""
 
 
 def check_pattern(pattern: str) -> None:
