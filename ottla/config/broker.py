@@ -136,7 +136,8 @@ class BrokerConfig(ConsumerGroupConfig, ShareGroupConfig, TransactionConfig):
     )
 
     socket_send_buffer_bytes: Int = key(
-        102_400, "SO_SNDBUF of client connections; -1 leaves it to the operating system."
+        102_400,
+        "SO_SNDBUF of client connections; -1 or the default leaves it to the operating system.",
     )
     socket_receive_buffer_bytes: Int = key(
         102_400,

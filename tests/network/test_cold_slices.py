@@ -15,7 +15,13 @@ import pytest
 
 from ottla.broker.log.segment import FileSlice
 from ottla.broker.log.unreadable import UnreadableRanges
-from ottla.broker.network.outbox import COLD_BYTES, Outbox, PageCache, TurnEnd
+from ottla.broker.network.outbox import (
+    COLD_BUFFER_BYTES,
+    COLD_BYTES,
+    Outbox,
+    PageCache,
+    TurnEnd,
+)
 from ottla.broker.posix import PosixDisk, PosixFile
 from tests.log.events import RecordedEvents
 
@@ -98,6 +104,36 @@ async def test_what_is_cold_at_first_or_for_good_comes_whole(
     assert sender.outbox.unsent_bytes == 0
     assert (cache.cold_sends > 0) == (cold_probes > 0)
     assert sender.failures == []
+    sender.outbox.close()
+    sender.peer.close()
+
+
+@pytest.mark.parametrize(
+    ("is_cold", "before_bytes", "after_bytes"),
+    [
+        (False, 2 * COLD_BUFFER_BYTES, 2 * COLD_BUFFER_BYTES),
+        (True, 2 * COLD_BUFFER_BYTES, COLD_BUFFER_BYTES),
+        (True, COLD_BUFFER_BYTES // 2, COLD_BUFFER_BYTES // 2),
+    ],
+)
+async def test_who_reads_from_the_disk_has_a_small_send_buffer_from_then_on(
+    file: PosixFile,
+    cache: PageCache,
+    monkeypatch: pytest.MonkeyPatch,
+    is_cold: bool,
+    before_bytes: int,
+    after_bytes: int,
+) -> None:
+    monkeypatch.setattr(cache, "holds", lambda *_range: not is_cold)
+    sender = Sender(asyncio.get_running_loop(), cache)
+    sender.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, after_bytes)
+    expected = sender.socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+    sender.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, before_bytes)
+    sender.send(file)
+
+    await _received(sender.peer, len(HEADERS) + len(CONTENT))
+    await sender.drained.wait()
+    assert sender.socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == expected
     sender.outbox.close()
     sender.peer.close()
 

@@ -81,7 +81,8 @@ class Meter:
 
         Returns that in milliseconds, or 0 for a wait that has begun when the request came.
         """
-        cost = self._leaving = self._costs.pop(pending, None)
+        self._leaving = None
+        cost = self._costs.pop(pending, None)
         if cost is None:  # it came before there was any quota
             return 0
         response = pending.response
@@ -89,6 +90,7 @@ class Meter:
         if cost.key in FETCHES:
             wait_ms = self._charge(Resource.FETCHED, cost, _fetched_bytes(response))
         if response is not NO_ANSWER:  # without one (acks=0) time is not counted, as in Kafka
+            self._leaving = cost
             time_ms = self._charge(Resource.TIME, cost, cost.seconds * HUNDREDTHS)
             wait_ms = max(wait_ms, time_ms)
             if wait_ms and hasattr(response, "throttle_time_ms"):
@@ -97,7 +99,7 @@ class Meter:
         return 0 if wait_ms == cost.wait_ms else wait_ms
 
     def left(self, seconds: float) -> None:
-        """The answer was written, which took the loop so long."""
+        """The answer was metered and written, which took the loop so long."""
         cost, self._leaving = self._leaving, None
         if cost is not None:
             self._charge(Resource.TIME, cost, seconds * HUNDREDTHS)
