@@ -31,6 +31,7 @@ SHOWN_EVENTS = (
     "group_rebalances",
     "group_stable",
     "group_assigned",
+    "group_member_joined",
     "group_member_left",
     "group_member_evicted",
     "group_member_fenced",

@@ -26,12 +26,14 @@ def test_it_tells_each_event_with_its_reason(capsys: pytest.CaptureFixture[str])
         nobody = main(["group", "why", "nobody", "--telemetry", f"http://{address}/metrics"])
 
     assert status == 0
-    assert [line.split()[2] for line in told[:3]] == [
+    assert [line.split()[2] for line in told[:4]] == [
+        "group_member_joined:",
         "group_rebalances:",
         "group_generation:",
         "group_stable:",
     ]
-    assert "a new member joined" in told[0]
+    assert "client_id=rdkafka" in told[0]
+    assert "a new member joined" in told[1]
     assert "group_member_left:" in " ".join(told)
     assert nobody == 1
     assert "remembers nothing" in capsys.readouterr().err

@@ -14,8 +14,9 @@ from ottla.protocol.messages.groups import (
 )
 from tests.coordinator.shards import Lone
 
-WITHOUT_ID_FIRST, WITH_ID_FIRST = 3, 5
-"""Versions of JoinGroup: from 4 on a newcomer is given its id, and comes again with it."""
+WITHOUT_ID_FIRST, WITH_ID_FIRST, WITH_REASON_FIRST = 3, 5, 8
+"""Versions of JoinGroup: from 4 on a newcomer is given its id, and comes again with it; from 8 on
+it may say why."""
 
 
 def _join(member_id: str = "") -> JoinGroupRequest:
@@ -182,3 +183,61 @@ def test_one_that_came_without_an_id_is_waited_for_five_minutes() -> None:
     lone.send("first", patient, WITH_ID_FIRST)
     answer = _answer(lone, "first")
     assert (answer.generation_id, len(answer.members)) == (2, 1)
+
+
+def _told_joins(lone: Lone) -> list[tuple[str, str]]:
+    """The newcomers that were told, by client id and member id."""
+    return [
+        (one.fields["client_id"], one.fields["member_id"])
+        for one in lone.told
+        if one.event == "group_member_joined"
+    ]
+
+
+def test_each_newcomer_is_told_by_name_though_the_group_rebalances_already() -> None:
+    lone, first_id = _stable_group()
+    ids = {"first": first_id}
+    for who in ("second", "third"):
+        ids[who] = _given_id(lone, who)
+        request = _join(ids[who])
+        request.reason = f"{who} was started"
+        lone.send(who, request, WITH_REASON_FIRST)
+
+    assert _told_joins(lone) == list(ids.items())
+    told = [one for one in lone.told if one.event in ("group_member_joined", "group_rebalances")]
+    assert [(one.event, one.reason.partition(" (")[0]) for one in told] == [
+        ("group_member_joined", "it gives no reason"),
+        ("group_rebalances", "a new member joined"),
+        ("group_member_joined", "it says: second was started"),
+        ("group_rebalances", "a new member joined"),
+        ("group_member_joined", "it says: third was started"),
+    ]
+
+
+def test_a_member_that_is_known_is_not_told_again() -> None:
+    """Neither while the group waits for another, nor when it completes the generation."""
+    lone, first_id = _stable_group()
+    second_id = _given_id(lone, "second")
+    for _ in range(3):
+        lone.send("second", _join(second_id), WITH_ID_FIRST)
+    lone.send("first", _join(first_id), WITH_ID_FIRST)
+    lone.wait(2 * NEWCOMERS_MS)
+
+    assert _told_joins(lone) == [("first", first_id), ("second", second_id)]
+    assert lone.told[-1].event == "group_generation"
+
+
+def test_a_static_member_that_comes_back_is_told_by_its_new_name_and_its_words() -> None:
+    lone = Lone(GroupSettings(initial_rebalance_delay_ms=NEWCOMERS_MS, newcomers_ms=NEWCOMERS_MS))
+    request = _join()
+    request.group_instance_id = "i"
+    lone.send("before", request, WITH_REASON_FIRST)
+    request.reason = "it was restarted"
+    lone.send("after", request, WITH_REASON_FIRST)
+
+    (old,) = [one for one in lone.told if one.event == "group_member_joined"]
+    (told,) = [one for one in lone.told if one.event == "group_static_member_replaced"]
+    assert told.reason == "the instance joined without a member id (it says: it was restarted)"
+    assert told.fields["client_id"] == "after"
+    assert told.fields["old_member_id"] == old.fields["member_id"]
+    assert told.fields["member_id"].startswith("i-")

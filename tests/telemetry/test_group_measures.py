@@ -149,6 +149,7 @@ async def test_what_happens_to_groups_is_counted_by_its_event(house: House) -> N
     await _coordinate(house)
     shown = _values(page, "ottla_group_events_total")
     assert (shown["group_member_evicted"], shown["share_state_cut"]) == (0, 0)
+    assert shown["group_member_joined"] == 0
 
     await _beat(house, 0)
     assert _some(page, "ottla_group_events_total") == {"group_rebalances": 1, "group_assigned": 1}

@@ -220,6 +220,17 @@ def _add(turn: Turn, group: ClassicGroup, asked: Join, member_id: str) -> None:
     if group.initial_delay is not None:
         group.initial_delay.has_new_member = True
     group.add(member, request.protocol_type)
+    # By itself, for a rebalance that is under way has the reason of the first who came.
+    turn.tell(
+        "group_member_joined",
+        group.group_id,
+        asked.reason,
+        member_id=member_id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        members=len(group.members),
+    )
     turn.restart_session(group, member, timeout_ms=NEW_MEMBER_JOIN_TIMEOUT_MS)
     rebalance(turn, group, f"a new member joined ({member_id}; {asked.reason})")
 
@@ -238,10 +249,11 @@ def _replace_static(turn: Turn, group: ClassicGroup, asked: Join, old_id: str, n
     turn.tell(
         "group_static_member_replaced",
         group.group_id,
-        "the instance joined without a member id",
+        f"the instance joined without a member id ({asked.reason})",
         instance_id=new.instance_id,
         old_member_id=old_id,
         member_id=new_id,
+        client_id=asked.caller.client_id,
     )
     group.set_protocols(new, asked.protocols)
     new.rebalance_timeout_ms = asked.rebalance_timeout_ms
