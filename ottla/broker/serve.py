@@ -57,12 +57,13 @@ def command(file: str | None, overrides: tuple[str, ...]) -> int:
     """Run a broker in the foreground.
 
     Nothing needs to be configured: without options it listens on localhost:9092, keeps its data
-    in ./ottla-data, and creates topics on first use.
+    in ./ottla-data, and creates topics on first use, with num.partitions partitions.
 
     \b
     Settings have Kafka's names; `ottla config` lists them. For example:
       ottla serve --override log.dirs=/srv/ottla
       ottla serve --override listeners=PLAINTEXT://0.0.0.0:9092
+      ottla serve --override num.partitions=6
       ottla serve --config server.properties
 
     KAFKA_... environment variables are read as the apache/kafka image reads them. Ctrl-C and

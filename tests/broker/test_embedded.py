@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import tempfile
+import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any, cast
 import pytest
 import uvloop
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from ottla.broker.log.directories import LogDirError
 from ottla.config.types import ConfigError
@@ -203,8 +205,24 @@ def test_a_broken_invariant_is_raised_in_the_thread_of_the_caller() -> None:
         scenario()
 
 
+def test_the_lines_of_the_readme_that_make_partitions_work() -> None:
+    (lines,) = [block for block in _readme().split("\n\n    from ") if "AdminClient(" in block]
+    program = textwrap.dedent("    from " + lines.partition("\n\n`")[0])
+    with BrokerThread() as broker:
+        bootstrap = broker.bootstrap_servers
+        assert "localhost:9092" in program
+        exec(program.replace("localhost:9092", bootstrap), {})
+        topics = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=20).topics
+
+    assert len(topics["orders"].partitions) == 12
+
+
+def _readme() -> str:
+    return (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+
+
 async def test_the_settings_that_are_not_kafkas_are_named_in_the_readme() -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    readme = _readme()
     async with Broker() as broker:
         own = broker.running.rooms.config.layers.static
     left = [name for name in own if name.startswith("group.")]

@@ -103,6 +103,8 @@ def test_help_version_and_unknown_commands(capsys: CaptureText) -> None:
     assert "Did you mean `ottla serve`?" in capsys.readouterr().err
     assert main(["config", "--help"]) == 0
     assert "PATTERN" in capsys.readouterr().out
+    assert main(["serve", "--help"]) == 0
+    assert "ottla serve --override num.partitions=6" in capsys.readouterr().out
 
 
 def test_the_version_is_the_packages() -> None:
