@@ -21,7 +21,7 @@ from confluent_kafka import KafkaException
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from tests.bench import memory, report
+from tests.bench import host_pages, memory, report
 from tests.bench.bad_neighbours import COLD, SILENT
 from tests.bench.deleting import DELETING
 from tests.bench.end_to_end import END_TO_END
@@ -114,6 +114,7 @@ def run_work(
         for server in servers if number % 2 else reversed(servers):
             label = f"round {number} of {rounds}" if number else "warm-up"
             progress.update(task, description=f"{work.name}: {server.name}, {label}")
+            host_pages.have()
             run_once(work, server, scale, results, counted=number > 0)
     progress.remove_task(task)
 

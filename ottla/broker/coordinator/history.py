@@ -11,9 +11,9 @@ from ottla.broker.ports import DEBUG, Clock, Events
 
 KEPT_MAX = 2000
 """Some hundred bytes each. A broker that rebalances every second keeps half an hour."""
-EXPECTED = frozenset({"group_generation", "group_stable", "group_assigned"})
-"""What follows every group_rebalances that ends well. A line of the log costs as much as the rules
-of a rebalance, so these are written at debug; the ring has them all."""
+EXPECTED = frozenset({"group_generation", "group_stable", "group_assigned", "group_member_joined"})
+"""What comes with every group_rebalances that ends well. A line of the log costs as much as the
+rules of a rebalance, so these are written at debug; the ring has them all."""
 LINES_MAX, INTERVAL_MS = 50, 10_000
 """So many lines of the log for one group in so long: members that join and leave in a loop are
 told, and neither fill the disk nor hide what happens to others. What is left out is counted."""
