@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 from ottla.broker.coordinator.group import describing
+from ottla.broker.coordinator.group.consumer_heartbeat import check_request
 from ottla.broker.coordinator.group.inspection import describe, fetch_offsets, list_groups
 from ottla.broker.coordinator.group.joining import Caller
 from ottla.broker.coordinator.group.settings import GroupSettings
@@ -14,11 +15,13 @@ from ottla.broker.coordinator.group.topics import ImageTopics
 from ottla.broker.coordinator.outcome import CoordinatorRecord, Moment, Outcome, Reply, Told
 from ottla.broker.handlers.groups import with_protocol_name
 from ottla.broker.metadata.image import EMPTY_IMAGE, PartitionImage, TopicImage, TopicsImage
+from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages import groups
 from ottla.protocol.messages.consumer_group import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
 )
 from ottla.protocol.schema import Message
 from tests.coordinator.asking import through_wire
@@ -142,7 +145,15 @@ class Lone:
                 reply = Wrapped(reply, lambda one: groups.DescribeGroupsResponse(groups=[one]))
                 reply.complete(describe(shard, request.groups[0], version))
             case ConsumerGroupHeartbeatRequest():
-                self._perform(shard.consumer_heartbeat(caller, request, reply, now))
+                try:
+                    check_request(request, version, self.settings.assignors)
+                except KafkaError as error:
+                    refused = ConsumerGroupHeartbeatResponse(
+                        error_code=int(error.code), error_message=error.message
+                    )
+                    reply.complete(refused)
+                else:
+                    self._perform(shard.consumer_heartbeat(caller, request, reply, now))
             case ConsumerGroupDescribeRequest():
                 reply = Wrapped(reply, lambda one: ConsumerGroupDescribeResponse(groups=[one]))
                 reply.complete(describing.describe(shard, request.group_ids[0]))

@@ -116,6 +116,24 @@ async def test_nothing_is_served_that_the_broker_is_not_to_serve() -> None:
         assert (await ask(house, joining(), 1)).error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [
+        ({"group": " "}, ErrorCode.INVALID_REQUEST),
+        ({"member": ""}, ErrorCode.INVALID_REQUEST),
+        ({"subscribed_topic_names": None}, ErrorCode.INVALID_REQUEST),
+        ({"server_assignor": "sticky"}, ErrorCode.UNSUPPORTED_ASSIGNOR),
+        ({}, ErrorCode.NOT_COORDINATOR),
+    ],
+)
+async def test_what_is_no_request_is_told_by_who_coordinates_nothing(
+    wrong: dict[str, Any], code: ErrorCode
+) -> None:
+    """To look for another coordinator would mend nothing."""
+    async with House() as house:
+        assert (await ask(house, joining(**wrong), 1)).error_code == code
+
+
 async def test_settings_of_a_group_and_of_the_cluster_take_effect_at_once() -> None:
     async with opened() as house:
         await house.create("t", partitions=2)

@@ -200,6 +200,21 @@ async def test_odd_heartbeats_are_refused(
     assert (await Beating(house, "a").beat(**fields)).error_code == code
 
 
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"rack_id": " "}, ErrorCode.INVALID_REQUEST),
+        ({"group_id": ""}, ErrorCode.INVALID_REQUEST),
+        ({}, ErrorCode.NOT_COORDINATOR),
+    ],
+)
+async def test_what_is_no_request_is_told_by_who_coordinates_nothing(
+    fields: dict[str, Any], code: ErrorCode
+) -> None:
+    async with House(SETTINGS) as house:
+        assert (await Beating(house, "a").beat(**fields)).error_code == code
+
+
 @pytest.mark.parametrize(("epoch", "kind"), [(4, "Share group"), (-1, "Group")])
 async def test_an_unknown_group_is_told_in_kafkas_words(
     house: House, epoch: int, kind: str

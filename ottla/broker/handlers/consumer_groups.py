@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.broker.controller.features import GROUP_VERSION
+from ottla.broker.coordinator.group.consumer_heartbeat import check_request
 from ottla.broker.coordinator.group.describing import describe
 from ottla.broker.coordinator.group.kinds import Kind
 from ottla.broker.handlers.answers import Pending
@@ -32,6 +33,7 @@ def handle_consumer_group_heartbeat(
     rooms = session.rooms
     try:
         _check_served(rooms)
+        check_request(request, version, rooms.config.group_consumer_assignors)
         runner, shard = rooms.groups.runner(request.group_id)
     except KafkaError as error:
         return ConsumerGroupHeartbeatResponse(

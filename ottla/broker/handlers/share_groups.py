@@ -47,6 +47,7 @@ async def handle_share_group_heartbeat(
     rooms = session.rooms
     try:
         check_share_groups_served(rooms)
+        share_heartbeat.check_request(request)
         caller = caller_of(session, version)
         begin = partial(share_heartbeat.heartbeat, caller=caller, request=request)
         beaten = await asked(rooms, request.group_id, begin)

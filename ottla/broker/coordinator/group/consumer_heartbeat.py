@@ -49,7 +49,10 @@ AssignedTopic = ConsumerGroupHeartbeatResponse.TopicPartitions
 def check_request(
     request: ConsumerGroupHeartbeatRequest, version: int, assignors: tuple[str, ...]
 ) -> None:
-    """What is wrong with a request whatever the group: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
+    """What is wrong with a request whatever the group: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR.
+
+    As in Kafka it is told by any broker, whether it coordinates the group or not.
+    """
     epoch = request.member_epoch
     if version >= OWN_MEMBER_ID_SINCE_VERSION or epoch > 0 or epoch == LEAVE_EPOCH:
         _check(_has_text(request.member_id), "MemberId can't be empty.")
@@ -82,9 +85,9 @@ def check_request(
 def heartbeat(
     turn: Turn, caller: Caller, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
-    """One heartbeat; the answer of one that is refused says why."""
+    """One heartbeat that `check_request` let through; the answer of one that is refused says
+    why."""
     try:
-        check_request(request, caller.version, turn.settings.assignors)
         if request.member_epoch in (LEAVE_EPOCH, AWAY_EPOCH):
             return _leave(turn, request)
         return _beat(turn, caller, request)

@@ -43,10 +43,25 @@ class Beaten:
     state_epoch: int = 0
 
 
+def check_request(request: ShareGroupHeartbeatRequest) -> None:
+    """What is wrong with a request whatever the group: INVALID_REQUEST.
+
+    As in Kafka it is told by any broker, whether it coordinates the group or not.
+    """
+    _check(bool(request.member_id.strip()), "MemberId can't be empty.")
+    _check(bool(request.group_id.strip()), "GroupId can't be empty.")
+    _check(request.rack_id is None or bool(request.rack_id.strip()), "RackId can't be empty.")
+    if request.member_epoch == JOIN_EPOCH:
+        names = request.subscribed_topic_names
+        _check(bool(names), "SubscribedTopicNames must be set in first request.")
+    else:
+        _check(request.member_epoch >= LEAVE_EPOCH, "MemberEpoch is invalid.")
+
+
 def heartbeat(turn: Turn, caller: Caller, request: ShareGroupHeartbeatRequest) -> Beaten:
-    """The first part, and the only one if there is nothing to initialize."""
+    """The first part of a heartbeat that `check_request` let through, and the only one if there is
+    nothing to initialize."""
     try:
-        _check_request(request)
         if request.member_epoch == LEAVE_EPOCH:
             return Beaten(response=_leave(turn, request))
         return _beat(turn, caller, request)
@@ -80,17 +95,6 @@ def initialized(
     )
     restart_session(turn, group, after)
     return _response(turn, group, after, after.assigned)
-
-
-def _check_request(request: ShareGroupHeartbeatRequest) -> None:
-    _check(bool(request.member_id.strip()), "MemberId can't be empty.")
-    _check(bool(request.group_id.strip()), "GroupId can't be empty.")
-    _check(request.rack_id is None or bool(request.rack_id.strip()), "RackId can't be empty.")
-    if request.member_epoch == JOIN_EPOCH:
-        names = request.subscribed_topic_names
-        _check(bool(names), "SubscribedTopicNames must be set in first request.")
-    else:
-        _check(request.member_epoch >= LEAVE_EPOCH, "MemberEpoch is invalid.")
 
 
 def _beat(turn: Turn, caller: Caller, request: ShareGroupHeartbeatRequest) -> Beaten:
