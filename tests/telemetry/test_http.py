@@ -197,6 +197,19 @@ async def test_events_come_a_line_each_of_all_groups_or_of_one() -> None:
     assert none == ""
 
 
+@pytest.mark.parametrize(
+    ("query", "named"),
+    [("grp=x", "'grp'"), ("group=c&limit=5", "'limit'"), ("%0a=x", r"'\n'"), ("=", "''")],
+)
+async def test_a_parameter_that_events_has_not_is_told(query: str, named: str) -> None:
+    async with serving() as port:
+        status, head, body = await get(port, f"/events?{query}")
+
+    assert status == 400
+    assert "Content-Type: text/plain" in head
+    assert body == f"/events has no parameter {named}. It has one: group=NAME.\n"
+
+
 async def test_the_root_tells_which_pages_there_are() -> None:
     async with serving() as port:
         _, _, index = await get(port, "/")

@@ -40,6 +40,9 @@ INDEX = b"""/metrics  for Prometheus
 /livez    200 if the process lives
 /readyz   200 if the broker can serve, else 503 and why it cannot
 """
+GROUP_PARAMETER = "group"
+"""The only one of /events. The other pages have none, and take no notice of any: probes and
+scrapers put things there that are meant for others."""
 EVENTS_TYPE = "application/x-ndjson; charset=utf-8"
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 TEXT_TYPE = "text/plain; charset=utf-8"
@@ -154,10 +157,19 @@ class TelemetryServer:
         if path == b"/readyz":
             return await self._readiness(pages)
         if path == b"/events":
-            group = parse_qs(query.decode(errors="replace"), keep_blank_values=True).get("group")
-            lines = map(_json_line, pages.happened(group[0] if group else None))
-            return Answer(HTTPStatus.OK, await _page_of(lines, EVENTS_PER_TURN), EVENTS_TYPE)
+            return await self._events(pages, query)
         return _text(HTTPStatus.NOT_FOUND)
+
+    async def _events(self, pages: Pages, query: bytes) -> Answer:
+        asked = parse_qs(query.decode(errors="replace"), keep_blank_values=True)
+        unknown = [name for name in asked if name != GROUP_PARAMETER]
+        if unknown:
+            # The events of all groups would pass for those of the one that was meant.
+            said = f"/events has no parameter {unknown[0]!r}. It has one: {GROUP_PARAMETER}=NAME.\n"
+            return Answer(HTTPStatus.BAD_REQUEST, said.encode())
+        group = asked.get(GROUP_PARAMETER)
+        lines = map(_json_line, pages.happened(group[0] if group else None))
+        return Answer(HTTPStatus.OK, await _page_of(lines, EVENTS_PER_TURN), EVENTS_TYPE)
 
     async def _readiness(self, pages: Pages) -> Answer:
         try:
