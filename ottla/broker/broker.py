@@ -145,6 +145,11 @@ class Broker:
         host = "127.0.0.1" if first.host in ANY_ADDRESS else first.host
         return f"{host}:{first.port}"
 
+    @property
+    def exposed_listeners(self) -> list[Listener]:
+        """Those that other machines may reach."""
+        return self._listening.exposed
+
     async def start(self) -> None:
         """Serves when it returns. Raises LogDirError, QuorumError or OSError, with a sentence."""
         try:

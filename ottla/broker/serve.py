@@ -44,6 +44,11 @@ WAYS_OUT = {
     errno.EACCES: "Choose a port above 1023 with listeners, or run as a user who may have it.",
 }
 """What to do when `listeners` cannot be opened."""
+OPEN_TO_ALL = (
+    "no client is asked who it is: whoever reaches these addresses may read, write and delete"
+    " everything; listen on this machine alone (listeners=PLAINTEXT://127.0.0.1:9092), or have a"
+    " firewall let in only those that you trust"
+)
 COLLECTION_MS = 60_000
 NEVER = 2**31 - 1
 
@@ -176,7 +181,8 @@ def say_ready(broker: Broker, loaded: Loaded) -> None:
 
 
 def tell_started(broker: Broker, loaded: Loaded, events: Events) -> None:
-    """The same for who reads the log, which may be all that is kept of a start."""
+    """The same for who reads the log, which may be all that is kept of a start; and that nobody is
+    asked who they are, if others than this machine can ask."""
     config = loaded.config
     telemetry = None
     if broker.telemetry_port is not None:
@@ -192,6 +198,12 @@ def tell_started(broker: Broker, loaded: Loaded, events: Events) -> None:
         telemetry=telemetry,
         notes=_notes(broker, loaded),
     )
+    if broker.exposed_listeners:
+        events.warning(
+            "listeners_unauthenticated",
+            listeners=[str(one) for one in broker.exposed_listeners],
+            reason=OPEN_TO_ALL,
+        )
 
 
 def _notes(broker: Broker, loaded: Loaded) -> list[str]:

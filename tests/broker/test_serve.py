@@ -112,6 +112,29 @@ async def test_the_log_tells_the_start_too() -> None:
     ]
 
 
+@pytest.mark.parametrize("host", ["", "0.0.0.0"])
+async def test_listeners_that_others_can_reach_are_told_with_the_ways_out(host: str) -> None:
+    """Only those: the one on loopback is left out."""
+    listeners = f"HOST://127.0.0.1:0,OPEN://{host}:0"
+    settings = {
+        "listeners": listeners,
+        "listener.security.protocol.map": "HOST:PLAINTEXT,OPEN:PLAINTEXT",
+        "inter.broker.listener.name": "HOST",
+    }
+    events = RecordedEvents()
+    async with Broker(config=settings) as broker:
+        serve.tell_started(broker.running, Loaded(broker.running.rooms.config), events)
+        port = broker.running.listeners[1].port
+
+    assert events.told[1:] == [
+        (
+            "warning",
+            "listeners_unauthenticated",
+            {"listeners": [f"OPEN://{host}:{port}"], "reason": serve.OPEN_TO_ALL},
+        )
+    ]
+
+
 async def _alter_in_the_cluster(broker: Broker, name: str, value: str) -> None:
     setting = IncrementalAlterConfigsRequest.AlterableConfig(name, 0, value)
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource(4, "", [setting])

@@ -71,6 +71,24 @@ def test_a_port_on_which_somebody_listens_is_named(loop: str) -> None:
     run(loop, scenario)
 
 
+@pytest.mark.parametrize(
+    ("host", "is_exposed"),
+    [
+        ("", True),
+        ("0.0.0.0", True),
+        ("localhost", False),
+        ("127.0.0.1", False),
+        ("127.8.8.8", False),
+    ],
+)
+async def test_what_is_not_loopback_is_exposed(host: str, is_exposed: bool) -> None:
+    listening = Listening()
+    bound = await listening.bind([Listener("PLAINTEXT", host, 0)])
+    listening.close()
+
+    assert listening.exposed == (bound if is_exposed else [])
+
+
 @pytest.mark.parametrize("loop", LOOPS)
 def test_of_two_that_bind_at_once_who_listens_first_has_the_port(loop: str) -> None:
     async def scenario() -> None:

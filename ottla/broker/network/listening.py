@@ -14,6 +14,7 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 from functools import partial
+from ipaddress import ip_address
 from typing import NamedTuple
 
 from ottla.config.types import Listener
@@ -35,6 +36,8 @@ class Listening:
         self._loop = asyncio.get_running_loop()
         self._sockets: list[tuple[str, socket.socket]] = []
         self._servers: list[asyncio.Server] = []
+        self.exposed: list[Listener] = []
+        """Of those that are bound, which have an address that is not loopback."""
 
     async def bind(self, listeners: Sequence[Listener]) -> list[Listener]:
         """Takes the port of every listener; returns them with their real ports.
@@ -77,7 +80,7 @@ class Listening:
 
     async def _bind(self, listener: Listener) -> Listener:
         port = listener.port
-        has_one = False
+        has_one = is_exposed = False
         for address in await self._addresses(listener):
             try:
                 sock = _bound(address, port)
@@ -88,9 +91,13 @@ class Listening:
             has_one = True
             self._sockets.append((listener.name, sock))
             port = sock.getsockname()[1]
-        return Listener(
+            is_exposed = is_exposed or not ip_address(address.host).is_loopback
+        bound = Listener(
             name=listener.name, host=listener.host, port=port, protocol=listener.protocol
         )
+        if is_exposed:
+            self.exposed.append(bound)
+        return bound
 
     async def _addresses(self, listener: Listener) -> list[_Address]:
         """Of each socket that a listener needs, IPv4 first."""
