@@ -137,7 +137,8 @@ class BrokerConfig(ConsumerGroupConfig, ShareGroupConfig, TransactionConfig):
 
     socket_send_buffer_bytes: Int = key(
         102_400,
-        "SO_SNDBUF of client connections; -1 or the default leaves it to the operating system.",
+        "SO_SNDBUF of client connections; -1 leaves it to the operating system, as the default does"
+        " for who does not read from the disk.",
     )
     socket_receive_buffer_bytes: Int = key(
         102_400,

@@ -16,18 +16,21 @@ import pytest
 from ottla.broker.log.segment import FileSlice
 from ottla.broker.log.unreadable import UnreadableRanges
 from ottla.broker.network.outbox import (
-    COLD_BUFFER_BYTES,
     COLD_BYTES,
+    STEP_BYTES,
+    TURN_BYTES,
     Outbox,
     PageCache,
     TurnEnd,
 )
+from ottla.broker.network.send_buffer import DEFAULT_BYTES, NOT_SENT_BYTES_MAX, SendBuffer
 from ottla.broker.posix import PosixDisk, PosixFile
 from tests.log.events import RecordedEvents
 
 HEADERS = b"headers "
 CONTENT = os.urandom(COLD_BYTES * 5 // 2)
 WORKERS = 2
+READERS, ROUNDS = 3, 60
 ROOM_BYTES = 4096
 """Of the sockets: no step fits whole."""
 
@@ -39,7 +42,14 @@ class Sent:
 class Sender:
     """An outbox on one end of a pair of sockets; `peer` is the other end."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, cache: PageCache) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        cache: PageCache,
+        *,
+        turn_end: TurnEnd | None = None,
+        send_buffer_bytes: int = -1,
+    ) -> None:
         self.socket, self.peer = socket.socketpair()
         for end in (self.socket, self.peer):
             end.setblocking(False)
@@ -50,9 +60,10 @@ class Sender:
         self.outbox = Outbox(
             loop,
             self.socket,
+            SendBuffer(self.socket, send_buffer_bytes),
             cache,
             self.metrics,
-            TurnEnd(loop),
+            turn_end or TurnEnd(loop),
             self.drained.set,
             self.failures.append,
         )
@@ -109,31 +120,42 @@ async def test_what_is_cold_at_first_or_for_good_comes_whole(
 
 
 @pytest.mark.parametrize(
-    ("is_cold", "before_bytes", "after_bytes"),
+    ("send_buffer_bytes", "probes", "shrinks"),
     [
-        (False, 2 * COLD_BUFFER_BYTES, 2 * COLD_BUFFER_BYTES),
-        (True, 2 * COLD_BUFFER_BYTES, COLD_BUFFER_BYTES),
-        (True, COLD_BUFFER_BYTES // 2, COLD_BUFFER_BYTES // 2),
+        (DEFAULT_BYTES, "nothing is in memory", True),
+        (DEFAULT_BYTES, "the loop alone finds nothing", False),
+        (DEFAULT_BYTES, "all is in memory", False),
+        (DEFAULT_BYTES + 1, "nothing is in memory", False),
+        (-1, "nothing is in memory", False),
     ],
 )
-async def test_who_reads_from_the_disk_has_a_small_send_buffer_from_then_on(
+async def test_who_is_found_to_read_from_the_disk_has_a_small_send_buffer_from_then_on(
     file: PosixFile,
     cache: PageCache,
     monkeypatch: pytest.MonkeyPatch,
-    is_cold: bool,
-    before_bytes: int,
-    after_bytes: int,
+    send_buffer_bytes: int,
+    probes: str,
+    shrinks: bool,
 ) -> None:
-    monkeypatch.setattr(cache, "holds", lambda *_range: not is_cold)
-    sender = Sender(asyncio.get_running_loop(), cache)
-    sender.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, after_bytes)
-    expected = sender.socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
-    sender.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, before_bytes)
+    """A probe that misses once, which happens while another reads the same pages, is no proof."""
+    loop_thread = threading.get_ident()
+
+    def holds(*_range: int) -> bool:
+        if probes == "the loop alone finds nothing":
+            return threading.get_ident() != loop_thread
+        return probes == "all is in memory"
+
+    monkeypatch.setattr(cache, "holds", holds)
+    sender = Sender(asyncio.get_running_loop(), cache, send_buffer_bytes=send_buffer_bytes)
+    before = sender.socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
     sender.send(file)
 
     await _received(sender.peer, len(HEADERS) + len(CONTENT))
     await sender.drained.wait()
-    assert sender.socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == expected
+    after = sender.socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+    assert (after != before) == shrinks
+    assert not shrinks or after >= DEFAULT_BYTES
+    assert sender.failures == []
     sender.outbox.close()
     sender.peer.close()
 
@@ -243,3 +265,61 @@ async def test_a_file_that_ends_early_fails_once(
     assert sender.failures == ["the file ended before the slice"]
     sender.outbox.close()
     sender.peer.close()
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_NOTSENT_LOWAT"), reason="the system has no such limit")
+@pytest.mark.parametrize(
+    ("send_buffer_bytes", "limit_bytes"),
+    [(DEFAULT_BYTES, NOT_SENT_BYTES_MAX), (-1, 0), (50_000, 0)],
+)
+def test_answers_that_are_copies_have_little_room_until_a_slice_is_sent(
+    send_buffer_bytes: int, limit_bytes: int
+) -> None:
+    with socket.socket() as sock:
+        buffer = SendBuffer(sock, send_buffer_bytes)
+        limit = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT)
+        assert limit == limit_bytes
+        assert buffer.is_narrow == bool(limit_bytes)
+        size = sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        assert (size in (50_000, 100_000)) == (send_buffer_bytes == 50_000)
+
+        buffer.widen()
+        assert not buffer.is_narrow
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT) == 0
+
+
+@pytest.mark.parametrize("answer_bytes", [TURN_BYTES, TURN_BYTES - 1, TURN_BYTES // 2 + 1])
+async def test_readers_whose_answers_fill_a_turn_each_have_their_turns(
+    file: PosixFile, cache: PageCache, monkeypatch: pytest.MonkeyPatch, answer_bytes: int
+) -> None:
+    """Who has its answer with the last of a turn's share is not there to be sent to the end, and
+    nobody else is sent there for it."""
+    monkeypatch.setattr(cache, "holds", lambda *_range: True)
+    turn_end = TurnEnd(asyncio.get_running_loop())
+    senders = [Sender(asyncio.get_running_loop(), cache, turn_end=turn_end) for _ in range(READERS)]
+    by_socket = {sender.socket.fileno(): number for number, sender in enumerate(senders)}
+    sent = [0] * READERS
+    in_this_turn = 0
+    most_in_a_turn = 0
+
+    def takes_all(out: int, _descriptor: int, _position: int, size: int) -> int:
+        nonlocal in_this_turn
+        sent[by_socket[out]] += size
+        in_this_turn += size
+        return size
+
+    monkeypatch.setattr(os, "sendfile", takes_all)
+    for _ in range(ROUNDS):
+        for sender in senders:
+            if not sender.outbox.unsent_bytes:
+                sender.outbox.put(bytearray(), [(0, FileSlice(file, 0, answer_bytes))])
+                sender.outbox.schedule()
+        await asyncio.sleep(0)
+        most_in_a_turn = max(most_in_a_turn, in_this_turn)
+        in_this_turn = 0
+
+    assert min(sent) >= max(sent) / 2
+    assert most_in_a_turn <= TURN_BYTES - 1 + STEP_BYTES
+    for sender in senders:
+        sender.outbox.close()
+        sender.peer.close()

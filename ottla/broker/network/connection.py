@@ -22,6 +22,7 @@ from ottla.broker.handlers.context import Session
 from ottla.broker.network.outbox import Outbox
 from ottla.broker.network.pins import pinned_files, unpin
 from ottla.broker.network.refusals import DESCRIPTORS
+from ottla.broker.network.send_buffer import SendBuffer
 from ottla.protocol.api import ApiKey
 from ottla.protocol.connection import ServerConnection
 from ottla.protocol.errors import ProtocolError
@@ -41,10 +42,9 @@ HELD_BYTES_MAX = 8 * 1024 * 1024
 FRAME_SECONDS = 30.0
 """A frame that has begun must come within this time plus its bytes at FRAME_BYTES_PER_S."""
 FRAME_BYTES_PER_S = 65536
-BUFFER_DEFAULT_BYTES = 102400
-"""Kafka's socket.receive.buffer.bytes and socket.send.buffer.bytes. Nobody asked for just this
-size: where the kernel begins with as much to receive (Linux does), and where it sizes what is sent
-by what the peer takes (Linux, macOS), it is left to it; any other size is set as it is."""
+RECEIVE_BUFFER_DEFAULT_BYTES = 102400
+"""Kafka's socket.receive.buffer.bytes. Nobody asked for just this size: where the kernel begins
+with as much (Linux does) it is left to grow by itself; any other size is set as it is."""
 DATA_APIS = frozenset(
     map(int, (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE))
 )
@@ -146,6 +146,7 @@ class Connection(asyncio.BufferedProtocol):
         self._outbox = Outbox(
             self._loop,
             own,
+            SendBuffer(own, self._endpoint.send_buffer_bytes),
             self._endpoint.page_cache,
             self._metrics,
             self._endpoint.turn_end,
@@ -503,12 +504,8 @@ def _tune(sock: socket.socket, endpoint: Endpoint) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if hasattr(socket, "TCP_KEEPIDLE"):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
-    # Who sets a size ends the kernel's own sizing, which doubles the CPU of 1 MB batches, and costs
-    # readers a sixth of theirs: what they take at once is then 200 KiB, not a megabyte and more.
-    wanted = endpoint.send_buffer_bytes
-    if wanted > 0 and wanted != BUFFER_DEFAULT_BYTES:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, wanted)
     wanted = endpoint.receive_buffer_bytes
+    # Who sets the size ends the kernel's own sizing, which doubles the CPU of 1 MB batches.
     has_enough = sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) >= wanted
-    if wanted > 0 and not (wanted == BUFFER_DEFAULT_BYTES and has_enough):
+    if wanted > 0 and not (wanted == RECEIVE_BUFFER_DEFAULT_BYTES and has_enough):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, wanted)

@@ -18,7 +18,6 @@ import errno
 import os
 import select
 import socket
-import sys
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
@@ -27,6 +26,7 @@ from typing import Protocol
 
 from ottla.broker.log.segment import FileSlice
 from ottla.broker.log.unreadable import UnreadableRanges
+from ottla.broker.network.send_buffer import SendBuffer
 
 SENDFILE_MIN = 32 * 1024
 """Measured: below it a pread joined to the headers in one send is cheaper than sendfile."""
@@ -39,13 +39,11 @@ buffers; a larger one is read into a buffer of its own and copied no more."""
 STEP_BYTES = 1024 * 1024
 """Sent at most per sendfile call: three tenths of a millisecond."""
 TURN_BYTES = 1024 * 1024
-"""Slices sent at most in one turn of the loop, by all connections together. A consumer that reads
-as fast as we send would else hold the loop for the whole of its answer."""
+"""When so much of slices was sent in one turn of the loop, by all connections together, the rest
+waits for the next. A consumer that reads as fast as we send would else hold the loop for the whole
+of its answer."""
 COLD_BYTES = 1024 * 1024
 """What the kernel is asked to read at once, for a worker that sends it."""
-COLD_BUFFER_BYTES = 100 * 1024
-"""SO_SNDBUF, from then on, of who reads from the disk. A worker that finds room for megabytes and a
-reader that finds as much to take do not rest, and the loop waits for one of their processors."""
 PROBE_BYTES = 128 * 1024
 """Linux reads ahead in windows of this size, so a probe per window finds any cold range."""
 IOV_MAX = 64
@@ -168,16 +166,20 @@ class TurnEnd:
     def _send(self) -> None:
         outboxes, self._outboxes = self._outboxes, []
         self.slice_budget = TURN_BYTES
+        spender = None
         sent = 0
         try:
             for outbox in outboxes:
                 sent += 1
+                had = self.slice_budget
                 outbox.flush()
+                if had > 0 >= self.slice_budget:
+                    spender = outbox
         finally:
             if sent < len(outboxes):  # one of them broke: those behind it are not to blame
                 self._loop.call_soon(self._send)
                 self._outboxes = outboxes[sent:] + self._outboxes
-        if self.slice_budget <= 0 and len(self._outboxes) > 1:
+        if self._outboxes and self._outboxes[0] is spender:
             # Who used this turn's share waits behind those who found nothing left of it.
             self._outboxes.append(self._outboxes.pop(0))
 
@@ -190,6 +192,7 @@ class Outbox:
     """
 
     __slots__ = (
+        "_buffer",
         "_cache",
         "_closed",
         "_is_cold",
@@ -211,6 +214,7 @@ class Outbox:
         self,
         loop: asyncio.AbstractEventLoop,
         sock: socket.socket,
+        buffer: SendBuffer,
         cache: PageCache,
         metrics: SentBytes,
         turn_end: TurnEnd,
@@ -219,6 +223,7 @@ class Outbox:
     ) -> None:
         self._loop = loop
         self._socket = sock
+        self._buffer = buffer
         self._cache = cache
         self._metrics = metrics
         self._turn_end = turn_end
@@ -374,6 +379,8 @@ class Outbox:
         if self._is_cold or not self._cache.holds(piece.descriptor, piece.position, size):
             self._send_in_worker(piece)
             return False
+        if self._buffer.is_narrow:
+            self._buffer.widen()
         try:
             count = os.sendfile(self._socket.fileno(), piece.descriptor, piece.position, size)
         except OSError as error:
@@ -390,8 +397,6 @@ class Outbox:
         it has left."""
         ahead = piece.next_ahead()
         position, size = piece.position, piece.ahead_end - piece.position
-        if not self._is_cold and _send_buffer_bytes(self._socket) > COLD_BUFFER_BYTES:
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, COLD_BUFFER_BYTES)
         try:
             lent = self._cache.executor.submit(
                 self._cache.send_cold, self._socket, piece.descriptor, position, size, ahead
@@ -417,6 +422,8 @@ class Outbox:
                 self._socket.close()
             elif error is None:
                 count, self._is_cold = result.result()
+                if self._is_cold and ahead:
+                    self._buffer.shrink()
                 if self._took(piece, count):
                     self._go_on(is_full=count < size)
             elif isinstance(error, BlockingIOError):
@@ -474,12 +481,6 @@ class Outbox:
         self._stopped = True
         self._unwatch()
         self._on_failed(reason)
-
-
-def _send_buffer_bytes(sock: socket.socket) -> int:
-    """As it was asked for: Linux doubles it, and says so."""
-    size = sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
-    return size // 2 if sys.platform == "linux" else size
 
 
 def _reason(error: BaseException) -> str:
