@@ -137,8 +137,8 @@ class BrokerConfig(ConsumerGroupConfig, ShareGroupConfig, TransactionConfig):
 
     socket_send_buffer_bytes: Int = key(
         102_400,
-        "SO_SNDBUF of client connections; -1 leaves it to the operating system, as the default does"
-        " for who does not read from the disk.",
+        "SO_SNDBUF of client connections; -1 leaves it to the operating system. So does 102400, but"
+        " for who reads much from the disk, and with a bound on answers that are copies.",
     )
     socket_receive_buffer_bytes: Int = key(
         102_400,

@@ -210,6 +210,14 @@ async def test_a_parameter_that_events_has_not_is_told(query: str, named: str) -
     assert body == f"/events has no parameter {named}. It has one: group=NAME.\n"
 
 
+async def test_the_events_of_two_groups_are_not_those_of_the_first() -> None:
+    async with serving() as port:
+        status, _, body = await get(port, "/events?group=c&group=d")
+
+    assert status == 400
+    assert body == "/events takes one group=NAME, not 2.\n"
+
+
 async def test_the_root_tells_which_pages_there_are() -> None:
     async with serving() as port:
         _, _, index = await get(port, "/")

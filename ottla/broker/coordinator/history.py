@@ -10,7 +10,8 @@ from ottla.broker.coordinator.outcome import Told
 from ottla.broker.ports import DEBUG, Clock, Events
 
 KEPT_MAX = 2000
-"""Some hundred bytes each. A broker that rebalances every second keeps half an hour."""
+"""Some hundred bytes each, and a rebalance is three or four of them: a broker that has one every
+second keeps ten minutes."""
 EXPECTED = frozenset({"group_generation", "group_stable", "group_assigned", "group_member_joined"})
 """What comes with every group_rebalances that ends well. A line of the log costs as much as the
 rules of a rebalance, so these are written at debug; the ring has them all."""

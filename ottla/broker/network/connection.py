@@ -133,9 +133,15 @@ class Connection(asyncio.BufferedProtocol):
         self._metrics.accepted += 1
         own = socket.socket(sock.family, sock.type, sock.proto, fileno=descriptor)
         own.setblocking(False)
-        _tune(own, self._endpoint)
+        try:
+            _tune(own, self._endpoint)
+            buffer = SendBuffer(own, self._endpoint.send_buffer_bytes)
+            local = own.getsockname()
+        except OSError:  # the peer has gone already, where the system tells of that so early
+            own.close()
+            self._transport.abort()
+            return
         self._meter = self._endpoint.new_meter()
-        local = own.getsockname()
         self._session = Session(
             rooms=self._endpoint.rooms,
             listener_name=self._endpoint.listener_name,
@@ -146,7 +152,7 @@ class Connection(asyncio.BufferedProtocol):
         self._outbox = Outbox(
             self._loop,
             own,
-            SendBuffer(own, self._endpoint.send_buffer_bytes),
+            buffer,
             self._endpoint.page_cache,
             self._metrics,
             self._endpoint.turn_end,

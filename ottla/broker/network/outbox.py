@@ -376,11 +376,11 @@ class Outbox:
     def _send_slice(self, piece: _Slice) -> bool:
         """One step of a slice; False when nothing more can be sent in this turn."""
         size = min(piece.size, STEP_BYTES)
+        if self._buffer.is_narrow:
+            self._buffer.widen()
         if self._is_cold or not self._cache.holds(piece.descriptor, piece.position, size):
             self._send_in_worker(piece)
             return False
-        if self._buffer.is_narrow:
-            self._buffer.widen()
         try:
             count = os.sendfile(self._socket.fileno(), piece.descriptor, piece.position, size)
         except OSError as error:
@@ -422,8 +422,8 @@ class Outbox:
                 self._socket.close()
             elif error is None:
                 count, self._is_cold = result.result()
-                if self._is_cold and ahead:
-                    self._buffer.shrink()
+                if ahead:
+                    self._buffer.sent_window(is_cold=self._is_cold)
                 if self._took(piece, count):
                     self._go_on(is_full=count < size)
             elif isinstance(error, BlockingIOError):

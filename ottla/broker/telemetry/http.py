@@ -167,8 +167,11 @@ class TelemetryServer:
             # The events of all groups would pass for those of the one that was meant.
             said = f"/events has no parameter {unknown[0]!r}. It has one: {GROUP_PARAMETER}=NAME.\n"
             return Answer(HTTPStatus.BAD_REQUEST, said.encode())
-        group = asked.get(GROUP_PARAMETER)
-        lines = map(_json_line, pages.happened(group[0] if group else None))
+        groups = asked.get(GROUP_PARAMETER, [])
+        if len(groups) > 1:
+            said = f"/events takes one {GROUP_PARAMETER}=NAME, not {len(groups)}.\n"
+            return Answer(HTTPStatus.BAD_REQUEST, said.encode())
+        lines = map(_json_line, pages.happened(groups[0] if groups else None))
         return Answer(HTTPStatus.OK, await _page_of(lines, EVENTS_PER_TURN), EVENTS_TYPE)
 
     async def _readiness(self, pages: Pages) -> Answer:

@@ -40,8 +40,8 @@ def command() -> None:
     help="The broker's ottla.telemetry.host and port; a URL with them does, too.",
 )
 def why(group: str, telemetry: str) -> int:
-    """Print each rebalance, new member, eviction, fencing and offset reset of GROUP,
-    with its reason.
+    """Print each rebalance, eviction, fencing and offset reset of GROUP, and each new member
+    of a classic one, with its reason.
 
     A running broker is asked, which remembers the newest events since its start.
     """
