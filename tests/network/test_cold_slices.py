@@ -17,13 +17,18 @@ from ottla.broker.log.segment import FileSlice
 from ottla.broker.log.unreadable import UnreadableRanges
 from ottla.broker.network.outbox import (
     COLD_BYTES,
-    STEP_BYTES,
     TURN_BYTES,
     Outbox,
     PageCache,
     TurnEnd,
 )
-from ottla.broker.network.send_buffer import COLD_WINDOWS, DEFAULT_BYTES, SendBuffer
+from ottla.broker.network.send_buffer import (
+    COLD_WINDOWS,
+    DEFAULT_BYTES,
+    STEP_BYTES,
+    WIDE_STEP_BYTES,
+    SendBuffer,
+)
 from ottla.broker.posix import PosixDisk, PosixFile
 from tests.log.events import RecordedEvents
 
@@ -55,12 +60,13 @@ class Sender:
             end.setblocking(False)
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, ROOM_BYTES)
         self.metrics = Sent()
+        self.buffer = SendBuffer(self.socket, send_buffer_bytes)
         self.failures: list[str] = []
         self.drained = asyncio.Event()
         self.outbox = Outbox(
             loop,
             self.socket,
-            SendBuffer(self.socket, send_buffer_bytes),
+            self.buffer,
             cache,
             self.metrics,
             turn_end or TurnEnd(loop),
@@ -154,6 +160,8 @@ async def test_who_reads_much_from_the_disk_has_a_small_send_buffer_from_then_on
     after = sender.socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
     assert (after != before) == shrinks
     assert not shrinks or after >= DEFAULT_BYTES
+    is_wide = send_buffer_bytes == -1 or (send_buffer_bytes == DEFAULT_BYTES and not shrinks)
+    assert sender.buffer.step_bytes == (WIDE_STEP_BYTES if is_wide else STEP_BYTES)
     assert sender.failures == []
     sender.outbox.close()
     sender.peer.close()
@@ -297,7 +305,7 @@ async def test_readers_whose_answers_fill_a_turn_each_have_their_turns(
         in_this_turn = 0
 
     assert min(sent) >= max(sent) / 2
-    assert most_in_a_turn <= TURN_BYTES - 1 + STEP_BYTES
+    assert most_in_a_turn <= TURN_BYTES - 1 + WIDE_STEP_BYTES
     for sender in senders:
         sender.outbox.close()
         sender.peer.close()

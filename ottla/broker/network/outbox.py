@@ -36,8 +36,6 @@ answered from the file, which costs no memory."""
 INSERTED_BYTES_MAX = 4096
 """Up to this a slice is copied once more, into its headers, which costs less than a list of three
 buffers; a larger one is read into a buffer of its own and copied no more."""
-STEP_BYTES = 1024 * 1024
-"""Sent at most per sendfile call: three tenths of a millisecond."""
 TURN_BYTES = 1024 * 1024
 """When so much of slices was sent in one turn of the loop, by all connections together, the rest
 waits for the next. A consumer that reads as fast as we send would else hold the loop for the whole
@@ -375,7 +373,7 @@ class Outbox:
 
     def _send_slice(self, piece: _Slice) -> bool:
         """One step of a slice; False when nothing more can be sent in this turn."""
-        size = min(piece.size, STEP_BYTES)
+        size = min(piece.size, self._buffer.step_bytes)
         if self._buffer.is_narrow:
             self._buffer.widen()
         if self._is_cold or not self._cache.holds(piece.descriptor, piece.position, size):

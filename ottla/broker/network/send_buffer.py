@@ -22,6 +22,9 @@ DEFAULT_BYTES = 100 * 1024
 """Kafka's socket.send.buffer.bytes."""
 NOT_SENT_BYTES_MAX = 128 * 1024
 """TCP_NOTSENT_LOWAT."""
+WIDE_STEP_BYTES, STEP_BYTES = 1024 * 1024, 256 * 1024
+"""Sent at most per sendfile call. What has no room for the larger one would stay in the call for as
+long as its reader makes room: three tenths of a millisecond are enough."""
 COLD_WINDOWS = 4
 """Found on the disk one behind the other. That a page is not in memory is said of one in a thousand
 that are, while somebody else reads them."""
@@ -30,7 +33,7 @@ that are, while somebody else reads them."""
 class SendBuffer:
     """That of one socket."""
 
-    __slots__ = ("_cold_windows", "_is_default", "_socket", "is_narrow")
+    __slots__ = ("_cold_windows", "_is_default", "_socket", "is_narrow", "step_bytes")
 
     def __init__(self, sock: socket.socket, wanted_bytes: int) -> None:
         """May raise OSError."""
@@ -38,9 +41,11 @@ class SendBuffer:
         self._is_default = wanted_bytes == DEFAULT_BYTES
         self._cold_windows = 0
         self.is_narrow = False
+        self.step_bytes = WIDE_STEP_BYTES
         if self._is_default:
             self.is_narrow = _limit(sock, NOT_SENT_BYTES_MAX)
         elif wanted_bytes > 0:
+            self.step_bytes = STEP_BYTES
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, wanted_bytes)
 
     def widen(self) -> None:
@@ -53,6 +58,7 @@ class SendBuffer:
         self._cold_windows = self._cold_windows + 1 if is_cold else 0
         if self._is_default and self._cold_windows == COLD_WINDOWS:
             self._is_default = False
+            self.step_bytes = STEP_BYTES
             with suppress(OSError):  # the peer has gone, which the next send will tell
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, DEFAULT_BYTES)
 
