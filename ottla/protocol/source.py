@@ -48,8 +48,6 @@ class Source:
         self.constants: dict[str, Any] = {
             "new": object.__new__,
             "struct_error": struct.error,
-            "pack": struct.pack,
-            "unpack_from": struct.unpack_from,
             "ProtocolError": ProtocolError,
         } | {name: getattr(wire, name) for name in _WIRE_NAMES}
 
@@ -231,8 +229,9 @@ class DecodeSource(Source):
         if letter == "16s":
             self.emit(wire.DECODE_UUIDS.format(target=target))
         elif letter is not None:
+            layouts = self.constant("layouts", wire.LAYOUTS[letter])
             self.emit(
-                wire.DECODE_FIXED_ELEMENTS.format(target=target, letter=letter, element_size=size)
+                wire.DECODE_FIXED_ELEMENTS.format(target=target, layouts=layouts, element_size=size)
             )
         else:
             elements = self.name("elements")
@@ -409,7 +408,10 @@ class EncodeSource(Source):
         if letter is not None:
             self.emit(
                 wire.ENCODE_FIXED_ELEMENTS.format(
-                    out=self.out, letter=letter, size=size, elements=elements
+                    out=self.out,
+                    layouts=self.constant("layouts", wire.LAYOUTS[letter]),
+                    size=size,
+                    elements=elements,
                 )
             )
             return

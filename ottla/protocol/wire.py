@@ -13,6 +13,7 @@ length, `n` the prefix just read, `q` the end of the content, `out` the bytes wr
 from __future__ import annotations
 
 import base64
+import struct
 from typing import Annotated, Protocol, TypeAlias
 
 from ottla.protocol.errors import ProtocolError
@@ -48,6 +49,30 @@ FIXED: dict[str, str] = {
     "float64": "d",
     "uuid": "16s",
 }
+
+KEPT_ELEMENTS_MAX = 64
+
+
+class Layouts(dict[int, struct.Struct]):
+    """Number of elements of one fixed type -> their layout, kept for short arrays: the struct
+    module would read a format anew each time, which takes longer than what it is read for."""
+
+    __slots__ = ("_letter",)
+
+    def __init__(self, letter: str) -> None:
+        super().__init__()
+        self._letter = letter
+
+    def __missing__(self, count: int) -> struct.Struct:
+        letter = self._letter
+        # A format with a count takes no memory for each element.
+        layout = struct.Struct(f">{count}{letter}" if len(letter) == 1 else ">" + letter * count)
+        if count <= KEPT_ELEMENTS_MAX:
+            self[count] = layout
+        return layout
+
+
+LAYOUTS = {letter: Layouts(letter) for letter in FIXED.values()}
 
 # Strings are at most 32767 bytes in Kafka's own reader and writer, in flexible versions too.
 STRING_SIZE_MAX = 0x7FFF
@@ -89,7 +114,7 @@ if not 0 <= n <= (end - p) // {element_size}:
 """
 
 DECODE_FIXED_ELEMENTS = """\
-{target} = list(unpack_from(f">{{n}}{letter}", buf, p))
+{target} = list({layouts}[n].unpack_from(buf, p))
 p += n * {element_size}
 """
 
@@ -130,7 +155,10 @@ else:
 ENCODE_CONTENT["memoryview"] = ENCODE_CONTENT["Records"]
 ENCODE_CONTENT_TAIL["memoryview"] = ENCODE_CONTENT_TAIL["Records"]
 
-ENCODE_FIXED_ELEMENTS = '{out} += pack(">" + "{letter}" * {size}, *{elements})'
+ENCODE_FIXED_ELEMENTS = """\
+if {size}:
+    {out} += {layouts}[{size}].pack(*{elements})
+"""
 
 ENCODE_COMPACT_PREFIX = """\
 if {size} < 127:
