@@ -9,7 +9,7 @@ import pytest
 from ottla.broker.controller.quota_accounts import IDLE_MS, UNLIMITED, WAIT_MS_MAX, Account
 from ottla.broker.handlers.answers import Pending
 from ottla.broker.metadata.image import QuotaEntity
-from ottla.broker.network.metering import HUNDREDTHS, Meter
+from ottla.broker.network.metering import HUNDREDTHS, AnswerTime, Meter
 from ottla.broker.network.quotas import ClientQuotas, Resource
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -122,7 +122,7 @@ def test_a_greedy_client_gets_its_share_of_the_time(handled_s: float) -> None:
     quotas = ClientQuotas(WINDOW_MS)
     quotas.update({_entity(client="c"): {TIME.value: share * HUNDREDTHS}})
     clock = SimClock()
-    meter = Meter(quotas, clock)
+    meter = Meter(quotas, clock, AnswerTime())
     taken_s: list[tuple[float, float]] = []
     now_ms = 0.0
     while now_ms < 2 * SECONDS * 1000:
@@ -141,6 +141,49 @@ def test_a_greedy_client_gets_its_share_of_the_time(handled_s: float) -> None:
         last_ms = first_ms + SECONDS * 1000
         total_s = sum(seconds for at_ms, seconds in taken_s if first_ms <= at_ms < last_ms)
         assert total_s == pytest.approx(share * SECONDS, rel=0.1)
+
+
+def _time_quotas(*client_ids: str) -> ClientQuotas:
+    """A percent each, which is 1 in the first window; a hundredth of a second is 1."""
+    quotas = ClientQuotas(WINDOW_MS)
+    quotas.update({_entity(client=one): {TIME.value: 1.0} for one in client_ids})
+    return quotas
+
+
+def _owed_ms(quotas: ClientQuotas, client_id: str) -> int:
+    return quotas.charge(TIME, "u", client_id, 0.0, 0)
+
+
+def test_an_answer_that_another_request_completes_is_its_own_clients_to_pay() -> None:
+    quotas, answered = _time_quotas("writer", "reader"), AnswerTime()
+    writer, reader = (Meter(quotas, SimClock(), answered) for _ in range(2))
+    fetched, produced = Pending(), Pending()
+    fetched.response = produced.response = MetadataResponse()
+    reader.arrived(ApiKey.METADATA, MetadataRequest(), "reader", 20)
+    reader.waits(fetched, 0.0)
+
+    writer.arrived(ApiKey.METADATA, MetadataRequest(), "writer", 20)
+    reader.leaves(fetched)
+    reader.left(0.012)
+    writer.waits(produced, 0.012 + 0.011)
+    writer.leaves(produced)
+    writer.left(0.0)
+
+    assert _owed_ms(quotas, "reader") == 200
+    assert _owed_ms(quotas, "writer") == 100
+
+
+def test_who_hangs_up_before_its_answer_pays_for_the_request() -> None:
+    quotas = _time_quotas("c")
+    meter = Meter(quotas, SimClock(), AnswerTime())
+    meter.arrived(ApiKey.METADATA, MetadataRequest(), "c", 20)
+    meter.waits(Pending(), 0.015)
+    assert _owed_ms(quotas, "c") == 0
+
+    meter.lost()
+    meter.lost()
+
+    assert _owed_ms(quotas, "c") == 500
 
 
 def test_two_clients_of_a_user_share_its_account_and_others_have_their_own() -> None:
@@ -172,7 +215,7 @@ def test_a_quota_only_lowers_what_a_fetch_asks_for(asked: int, left: int) -> Non
     quotas.update({_entity(client="c"): {FETCHED.value: 2_000.0}})
     request = ShareFetchRequest(max_bytes=asked, is_renew_ack=True)
 
-    Meter(quotas, SimClock()).arrived(ApiKey.SHARE_FETCH, request, "c", 100)
+    Meter(quotas, SimClock(), AnswerTime()).arrived(ApiKey.SHARE_FETCH, request, "c", 100)
 
     assert request.max_bytes == left
 

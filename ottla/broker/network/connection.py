@@ -283,6 +283,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._muted is not None:
             self._muted.cancel()
             self._muted = None
+        if self._meter is not None:
+            self._meter.lost()
         for files in self._pinned.values():
             unpin(files)
         self._pinned.clear()

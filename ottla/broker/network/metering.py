@@ -42,14 +42,35 @@ class _Cost:
         self.wait_ms = 0
 
 
+class AnswerTime:
+    """What the answers of all connections have taken so far. One that is written while another
+    connection's request is handled, which completed it, is not that request's to pay."""
+
+    __slots__ = ("seconds",)
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+
 class Meter:
     """Counts for one connection; the user is the connection's."""
 
-    __slots__ = ("_clock", "_costs", "_current", "_leaving", "_quotas", "_user")
+    __slots__ = (
+        "_answered",
+        "_answered_before",
+        "_clock",
+        "_costs",
+        "_current",
+        "_leaving",
+        "_quotas",
+        "_user",
+    )
 
-    def __init__(self, quotas: ClientQuotas, clock: Clock) -> None:
+    def __init__(self, quotas: ClientQuotas, clock: Clock, answered: AnswerTime) -> None:
         self._quotas = quotas
         self._clock = clock
+        self._answered = answered
+        self._answered_before = 0.0
         self._user = ANONYMOUS
         self._current: _Cost | None = None
         self._leaving: _Cost | None = None
@@ -61,6 +82,7 @@ class Meter:
         Returns how many milliseconds the connection is to wait.
         """
         cost = self._current = _Cost(key, client_id or "")
+        self._answered_before = self._answered.seconds
         if key == ApiKey.PRODUCE:
             cost.wait_ms = self._charge(Resource.PRODUCED, cost, size)
         elif isinstance(request, FetchRequest | ShareFetchRequest):
@@ -72,7 +94,7 @@ class Meter:
     def waits(self, pending: Pending, seconds: float) -> None:
         """The request was handled, which took the loop so long; its answer is here or will be."""
         assert self._current is not None
-        self._current.seconds = seconds
+        self._current.seconds = seconds - (self._answered.seconds - self._answered_before)
         self._costs[pending] = self._current
         self._current = None
 
@@ -100,9 +122,16 @@ class Meter:
 
     def left(self, seconds: float) -> None:
         """The answer was metered and written, which took the loop so long."""
+        self._answered.seconds += seconds
         cost, self._leaving = self._leaving, None
         if cost is not None:
             self._charge(Resource.TIME, cost, seconds * HUNDREDTHS)
+
+    def lost(self) -> None:
+        """The connection is gone. What was done for it is paid for, answered or not."""
+        for cost in self._costs.values():
+            self._charge(Resource.TIME, cost, cost.seconds * HUNDREDTHS)
+        self._costs.clear()
 
     def _charge(self, resource: Resource, cost: _Cost, value: float) -> int:
         now_ms = self._clock.monotonic_ms()

@@ -24,7 +24,7 @@ from ottla.broker.network.connection import Connection
 from ottla.broker.network.connection_rates import CREATION_RATE, ConnectionRates
 from ottla.broker.network.lane import Lane
 from ottla.broker.network.listening import Listening
-from ottla.broker.network.metering import Meter
+from ottla.broker.network.metering import AnswerTime, Meter
 from ottla.broker.network.outbox import PageCache, TurnEnd
 from ottla.broker.network.quotas import ClientQuotas
 from ottla.broker.network.refusals import (
@@ -203,6 +203,7 @@ class Server:
         self.lane = Lane(self.loop, time.perf_counter)
         self.metrics = NetworkMetrics()
         self.quotas = ClientQuotas(limits.quota_window_ms)
+        self._answered = AnswerTime()
         self.connection_rates = ConnectionRates(
             window_ms=limits.quota_window_ms, window_count=limits.quota_window_count
         )
@@ -287,7 +288,9 @@ class Server:
 
     def new_meter(self) -> Meter | None:
         """For one connection; None while nothing is limited."""
-        return Meter(self.quotas, self.rooms.clock) if self.quotas.enabled else None
+        if not self.quotas.enabled:
+            return None
+        return Meter(self.quotas, self.rooms.clock, self._answered)
 
     def admit(
         self, connection: Connection, transport: asyncio.Transport, listener_name: str
