@@ -21,6 +21,9 @@ from ottla.broker.telemetry.metrics import SECONDS, HistogramSample, Registry, S
 from ottla.broker.telemetry.process import watch_process
 from ottla.broker.transaction_measures import watch_transactions
 
+THROTTLED_CLIENTS_MAX = 20
+"""Clients that are named by the page for each quota; a client chooses its id as it likes."""
+
 
 class Measures:
     """Registers every metric of one broker. `start` and `stop` bound the loop-lag probe."""
@@ -130,6 +133,12 @@ class Measures:
             lambda: metrics.throttled_ms / 1000,
             kind="counter",
         )
+        registry.watch(
+            "ottla_client_throttle_seconds_total",
+            "Seconds that a client was told to wait, by quota: the longest of each quota.",
+            self._client_waits,
+            kind="counter",
+        )
 
     def _watch_partitions(self) -> None:
         registry, replicas = self.registry, self._rooms.replicas
@@ -217,6 +226,12 @@ class Measures:
         counts = self._server.refusals.counts
         for limit in dict.fromkeys((*REASONS, *counts)):
             yield {"limit": limit}, counts[limit]
+
+    def _client_waits(self) -> Iterable[Sample]:
+        waits = self._server.quotas.longest_waits(THROTTLED_CLIENTS_MAX)
+        for resource, (user, client_id), waited_ms in waits:
+            labels = {"quota": resource.value, "user": user or "", "client_id": client_id or ""}
+            yield labels, waited_ms / 1000
 
     def _setting_changes(self) -> Iterable[Sample]:
         counts = self._rooms.setting_history.counts

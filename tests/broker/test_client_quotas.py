@@ -99,6 +99,9 @@ async def test_a_producer_over_its_rate_waits_and_another_does_not() -> None:
             assert not muted.done()
         await muted
         assert loop.time() - answered_s >= wait_ms / 1000 - 0.01
+        labels = '{quota="producer_byte_rate",user="",client_id="greedy"}'
+        page = list(broker.running.measures.registry.lines())
+        assert f"ottla_client_throttle_seconds_total{labels} {wait_ms / 1000}" in page
 
         await _limit(other, "producer_byte_rate", None)
         assert await _wait_ms(greedy, 500_000) == 0

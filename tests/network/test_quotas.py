@@ -13,6 +13,7 @@ from ottla.broker.network.metering import HUNDREDTHS, AnswerTime, Meter
 from ottla.broker.network.quotas import ClientQuotas, Resource
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from ottla.protocol.messages.produce import ProduceRequest
 from ottla.protocol.messages.share_group import ShareFetchRequest
 from ottla.testing.clock import SimClock
 
@@ -184,6 +185,33 @@ def test_who_hangs_up_before_its_answer_pays_for_the_request() -> None:
     meter.lost()
 
     assert _owed_ms(quotas, "c") == 500
+
+
+def test_who_was_told_to_wait_is_known_by_quota_and_the_longest_come_first() -> None:
+    quotas = ClientQuotas(WINDOW_MS)
+    quotas.update({_entity(client=None): {PRODUCED.value: 1000.0, TIME.value: 1.0}})
+    clock = SimClock()
+    for client_id, size in (("a", 1_500), ("b", 4_000), ("c", 1_000), ("a", 500)):
+        meter = Meter(quotas, clock, AnswerTime())
+        meter.arrived(ApiKey.PRODUCE, ProduceRequest(), client_id, size)
+    assert quotas.longest_waits(9) == [
+        (PRODUCED, (None, "b"), 3000),
+        (PRODUCED, (None, "a"), 500 + 1000),
+    ]
+
+    meter.arrived(ApiKey.METADATA, MetadataRequest(), "slow", 20)
+    pending = Pending()
+    pending.response = MetadataResponse()
+    meter.waits(pending, 0.015)
+    meter.leaves(pending)
+    meter.left(0.010)
+
+    assert quotas.longest_waits(1) == [
+        (PRODUCED, (None, "b"), 3000),
+        (TIME, (None, "slow"), pending.response.throttle_time_ms),
+    ]
+    quotas.forget_idle(clock.monotonic_ms() + IDLE_MS + 1)
+    assert quotas.longest_waits(9) == []
 
 
 def test_two_clients_of_a_user_share_its_account_and_others_have_their_own() -> None:

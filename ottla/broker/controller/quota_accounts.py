@@ -13,7 +13,9 @@ Pure: time is passed in, in milliseconds of a monotonic clock.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from heapq import nlargest
+from operator import itemgetter
+from typing import NamedTuple, TypeAlias
 
 from ottla.broker.controller.client_quotas import CLIENT_ID, USER
 from ottla.broker.metadata.image import QuotaEntity
@@ -30,14 +32,20 @@ UNLIMITED = 1e18
 be numbers no more."""
 
 
+Payer: TypeAlias = tuple[str | None, str | None]
+"""The user and the client id of an account; None for what does not matter to its quota."""
+
+
 class Balance:
     """What an account holds; below 0 is what it owes."""
 
-    __slots__ = ("held", "last_ms")
+    __slots__ = ("held", "last_ms", "waited_ms")
 
     def __init__(self, held: float, now_ms: int) -> None:
         self.held = held
         self.last_ms = now_ms
+        self.waited_ms = 0
+        """What its clients were told to wait, in all."""
 
     def take(self, value: float, *, limit: float, most: float, now_ms: int) -> float:
         """What is left. `limit` is per second, `most` the largest balance."""
@@ -65,7 +73,7 @@ class Accounts:
         self._quota = quota
         self._window_ms = window_ms
         self._limits: dict[QuotaEntity, float] = {}
-        self._balances: dict[tuple[str | None, str | None], Balance] = {}
+        self._balances: dict[Payer, Balance] = {}
 
     def __repr__(self) -> str:
         return f"<Accounts {self._quota} limits={len(self._limits)} held={len(self._balances)}>"
@@ -97,6 +105,15 @@ class Accounts:
         if balance is None:
             balance = self._balances[key] = Balance(most, now_ms)
         return balance.take(value, limit=account.limit, most=most, now_ms=now_ms)
+
+    def waited(self, account: Account, wait_ms: int) -> None:
+        """A client was told to wait; something was taken from its account before."""
+        self._balances[account.user, account.client_id].waited_ms += wait_ms
+
+    def longest_waits(self, count: int) -> list[tuple[Payer, int]]:
+        """Whose clients were told to wait for longest, and how long in milliseconds."""
+        waits = ((payer, one.waited_ms) for payer, one in self._balances.items() if one.waited_ms)
+        return nlargest(count, waits, key=itemgetter(1))
 
     def forget_idle(self, now_ms: int) -> None:
         """A periodic job: drops the accounts of who has not been here for long."""

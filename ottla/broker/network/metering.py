@@ -84,7 +84,7 @@ class Meter:
         cost = self._current = _Cost(key, client_id or "")
         self._answered_before = self._answered.seconds
         if key == ApiKey.PRODUCE:
-            cost.wait_ms = self._charge(Resource.PRODUCED, cost, size)
+            cost.wait_ms = self._wait(Resource.PRODUCED, cost, size)
         elif isinstance(request, FetchRequest | ShareFetchRequest):
             most = self._quotas.at_most(Resource.FETCHED, self._user, cost.client_id)
             if most is not None and request.max_bytes > most:  # 0 stays: a renewal must ask for 0
@@ -110,10 +110,10 @@ class Meter:
         response = pending.response
         wait_ms = cost.wait_ms
         if cost.key in FETCHES:
-            wait_ms = self._charge(Resource.FETCHED, cost, _fetched_bytes(response))
+            wait_ms = self._wait(Resource.FETCHED, cost, _fetched_bytes(response))
         if response is not NO_ANSWER:  # without one (acks=0) time is not counted, as in Kafka
             self._leaving = cost
-            time_ms = self._charge(Resource.TIME, cost, cost.seconds * HUNDREDTHS)
+            time_ms = self._wait(Resource.TIME, cost, cost.seconds * HUNDREDTHS)
             wait_ms = max(wait_ms, time_ms)
             if wait_ms and hasattr(response, "throttle_time_ms"):
                 # The handler may have said that it is longer (`Endpoint.run`).
@@ -132,6 +132,13 @@ class Meter:
         for cost in self._costs.values():
             self._charge(Resource.TIME, cost, cost.seconds * HUNDREDTHS)
         self._costs.clear()
+
+    def _wait(self, resource: Resource, cost: _Cost, value: float) -> int:
+        """Charges what the client is to be told of."""
+        wait_ms = self._charge(resource, cost, value)
+        if wait_ms:
+            self._quotas.waited(resource, self._user, cost.client_id, wait_ms)
+        return wait_ms
 
     def _charge(self, resource: Resource, cost: _Cost, value: float) -> int:
         now_ms = self._clock.monotonic_ms()

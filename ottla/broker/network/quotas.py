@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from ottla.broker.controller.quota_accounts import Account, Accounts, wait_ms
+from ottla.broker.controller.quota_accounts import Account, Accounts, Payer, wait_ms
 from ottla.broker.metadata.image import QuotaEntity
 
 
@@ -71,6 +71,21 @@ class ClientQuotas:
             return 0
         owed_ms = wait_ms(-left, account.limit)
         return min(owed_ms, self._window_ms) if resource is Resource.TIME else owed_ms
+
+    def waited(self, resource: Resource, user: str, client_id: str, wait_ms: int) -> None:
+        """Counts what a client was told to wait after `charge`."""
+        accounts = self._accounts[resource]
+        account = accounts.of(user, client_id)
+        if account is not None:
+            accounts.waited(account, wait_ms)
+
+    def longest_waits(self, count: int) -> list[tuple[Resource, Payer, int]]:
+        """Of each quota: whose clients were told to wait for longest, and how many milliseconds."""
+        return [
+            (resource, payer, waited_ms)
+            for resource, accounts in self._accounts.items()
+            for payer, waited_ms in accounts.longest_waits(count)
+        ]
 
     def at_most(self, resource: Resource, user: str, client_id: str) -> int | None:
         """What a new client could use at once without waiting; None if nothing limits it."""
