@@ -9,20 +9,14 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.controller.quota_accounts import ANONYMOUS
 from ottla.broker.handlers.answers import NO_ANSWER, CloseConnection, Pending
-from ottla.broker.network.metering import AnswerTime, Meter
-from ottla.broker.network.quotas import ClientQuotas, Resource
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
-from ottla.testing.clock import SimClock
 from tests.log.events import RecordedEvents
 from tests.network.served import LIMITS, Parked, serving
-
-WINDOW_MS = 1000
 
 
 def answer_at_once(session: Any, request: Any, version: int) -> ApiVersionsResponse:
@@ -232,38 +226,6 @@ async def test_a_parked_request_is_abandoned_with_its_connection() -> None:
 
         await asyncio.wait_for(abandoned.wait(), 5)
         assert served.server.connections == []
-
-
-async def test_the_handling_of_an_abandoned_request_is_charged() -> None:
-    abandoned = asyncio.Event()
-
-    class Tracked(Pending):
-        __slots__ = ()
-
-        def on_abandoned(self) -> None:
-            abandoned.set()
-
-    def park(session: Any, request: Any, version: int) -> Pending:
-        parked.set()
-        return Tracked()
-
-    parked = asyncio.Event()
-    quotas = ClientQuotas(WINDOW_MS)
-    next_to_nothing = {Resource.TIME.value: 1e-9}
-    quotas.update({(("client-id", "raw"),): next_to_nothing})
-    async with serving({ApiKey.METADATA: park, ApiKey.API_VERSIONS: answer_at_once}) as served:
-        raw = await served.connect()
-        raw.send(ApiVersionsRequest(), 0)
-        await raw.frame()
-        (connection,) = served.server.connections
-        connection.meter(Meter(quotas, SimClock(), AnswerTime()))
-        raw.send(MetadataRequest(), 1)
-        await asyncio.wait_for(parked.wait(), 5)
-        assert quotas.charge(Resource.TIME, ANONYMOUS, "raw", 0.0, 0) == 0
-        raw.writer.transport.abort()
-
-        await asyncio.wait_for(abandoned.wait(), 5)
-        assert quotas.charge(Resource.TIME, ANONYMOUS, "raw", 0.0, 0) == WINDOW_MS
 
 
 async def test_a_client_that_does_not_read_is_not_read_from() -> None:

@@ -49,6 +49,12 @@ async def initialize(
     assert [one.error_code for one in answer.results[0].partitions] == [0] * partitions
 
 
+async def produce(house: House, *sizes: int, partition: int = 0) -> None:
+    """Batches of so many records."""
+    for size in sizes:
+        await house.append(TOPIC, partition, [b"v"] * size)
+
+
 async def loaded(house: House, partition: int = 0) -> Window:
     """What the group has in hand, when its state is read: an old leader is fenced by a record, and
     that takes a sync."""

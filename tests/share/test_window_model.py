@@ -8,6 +8,7 @@ or given up never comes back; the start never goes back; a lock that ends frees 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pytest
 from hypothesis import settings
@@ -125,11 +126,29 @@ class Model(RuleBasedStateMachine):
                         self.rows[offset] = Row(ARCHIVED, row.count, target=ARCHIVED)
         if exactly:
             assert len(offsets) <= records
+        if offsets:
+            assert any(batch.first <= offsets[0] <= batch.last for batch in found)
+        has_passed = first > read_from
+        for hole in self._holes(found, upto=offsets[0] if offsets else found[-1].last):
+            row = self.rows.get(hole, Row())
+            if self._state(hole) is ARCHIVED and row.state is AVAILABLE:
+                assert row.transition is None
+                self.rows[hole] = Row(ARCHIVED, row.count, target=ARCHIVED)
+                has_passed = True
         # A hole in the log makes room where it is passed over, and no other way is there.
-        start = self.window.start if first > read_from else start_before
+        start = self.window.start if has_passed else start_before
         is_full = end_before - start >= limits.record_locks
         if is_full and first <= end_before:
             assert self.window.end == end_before
+
+    def _holes(self, found: list[Found], *, upto: int) -> list[int]:
+        """The offsets between batches, up to one."""
+        return [
+            offset
+            for before, behind in pairwise(found)
+            for offset in range(before.last + 1, behind.first)
+            if offset < upto
+        ]
 
     @rule(
         member=st.sampled_from(MEMBERS),

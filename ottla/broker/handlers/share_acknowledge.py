@@ -60,15 +60,16 @@ def handle_share_acknowledge(
             reason = "A session is opened by a fetch."
             raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, reason)
         if request.share_session_epoch == LAST_EPOCH:
-            shares.sessions.get(group_id, member_id)
+            share_session = shares.sessions.get(group_id, member_id)
         else:
-            shares.sessions.go_on(group_id, member_id, request.share_session_epoch)
+            share_session = shares.sessions.go_on(group_id, member_id, request.share_session_epoch)
     except KafkaError as error:
         return ShareAcknowledgeResponse(error_code=int(error.code), error_message=error.message)
     pending = Pending()
 
     def answer(results: Results) -> None:
-        if request.share_session_epoch == LAST_EPOCH:
+        # Meanwhile the member may have opened another one, which ended this one.
+        if request.share_session_epoch == LAST_EPOCH and share_session.is_open:
             shares.end_session(group_id, member_id, "the member closed it")
         lock_ms = shares.rules(group_id).limits.lock_ms
         pending.complete(_response(session, results, lock_ms))

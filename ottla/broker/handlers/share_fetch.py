@@ -131,7 +131,9 @@ class ShareFetch(Pending):
         "_is_first",
         "_is_starved",
         "_loop",
+        "_max_bytes",
         "_member_id",
+        "_min_bytes",
         "_parked",
         "_passing",
         "_places",
@@ -159,6 +161,9 @@ class ShareFetch(Pending):
         self._share_session = share_session
         self._loop = asyncio.get_running_loop()
         self._deadline_s = self._loop.time() + request.max_wait_ms / MS_PER_S
+        config = session.rooms.config
+        self._max_bytes = min(request.max_bytes, config.fetch_max_bytes)
+        self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._is_first = request.share_session_epoch == FIRST_EPOCH
         self._wants_records = (
             request.share_session_epoch != LAST_EPOCH
@@ -182,11 +187,11 @@ class ShareFetch(Pending):
         if self.abandoned:
             return
         self._acknowledged = results
-        if self._request.share_session_epoch == LAST_EPOCH:
+        if self._request.share_session_epoch == LAST_EPOCH and self._share_session.is_open:
             shares = self._session.rooms.shares
             shares.end_session(self._group_id, self._member_id, "the member closed it")
         self._find_all()
-        parts = self._attempt(must_have=self._request.min_bytes)
+        parts = self._attempt(must_have=self._min_bytes)
         wait_s = self._deadline_s - self._loop.time()
         if parts or self._failed or not self._shares or (wait_s <= 0 and not self._is_starved):
             self._finish(parts)
@@ -206,7 +211,7 @@ class ShareFetch(Pending):
         """Records came, or came back, or more may be passed over."""
         if not self._parked:
             return
-        parts = self._attempt(must_have=self._request.min_bytes)
+        parts = self._attempt(must_have=self._min_bytes)
         if parts or self._failed:
             self._finish(parts)
         else:
@@ -261,7 +266,7 @@ class ShareFetch(Pending):
         ready = self._ready()
         if not ready or (must_have > 0 and not self._failed and not self._has(ready, must_have)):
             return {}
-        left_bytes = min(self._request.max_bytes, self._session.rooms.config.fetch_max_bytes)
+        left_bytes = self._max_bytes
         own_bytes = left_bytes // len(ready)
         parts: dict[Place, PartitionData] = {}
         records = self._request.max_records
@@ -324,12 +329,11 @@ class ShareFetch(Pending):
         self._failed = True
 
     def _has(self, ready: Sequence[tuple[Place, SharePartition]], must_have: int) -> bool:
-        limit = max(self._request.max_bytes // len(ready), 1)
         found = 0
         for _, share in ready:
             assert share.window is not None
             found += share.partition.log.bytes_available(
-                share.window.next_offset(), _upper(share), limit
+                share.window.next_offset(), _upper(share), must_have
             )
             if found >= must_have:
                 return True

@@ -389,6 +389,8 @@ class Connection(asyncio.BufferedProtocol):
                 pending.response = response
             else:
                 assert inspect.isawaitable(response), f"{entry.api.key.name} returned {response!r}"
+                if meter is not None:
+                    response = meter.timed(response)
                 self._endpoint.run(entry, version, request, response, pending)
         if meter is not None:
             meter.waits(pending, perf_counter() - started_s)

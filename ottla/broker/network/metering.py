@@ -11,6 +11,10 @@ sends nothing once the quota is used up, and has the client ask again.
 
 from __future__ import annotations
 
+from asyncio import CancelledError
+from collections.abc import Awaitable, Callable, Generator
+from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.controller.quota_accounts import ANONYMOUS
@@ -52,6 +56,38 @@ class AnswerTime:
         self.seconds = 0.0
 
 
+class _Timed:
+    """A handler that awaits: `spent` hears how long the loop was in each of its steps."""
+
+    __slots__ = ("_answered", "_spent", "_work")
+
+    def __init__(
+        self, work: Awaitable[Any], answered: AnswerTime, spent: Callable[[float], None]
+    ) -> None:
+        self._work = work
+        self._answered = answered
+        self._spent = spent
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        steps = self._work.__await__()
+        step: Callable[[], Any] = partial(next, steps)
+        while True:
+            answered_before, began_s = self._answered.seconds, perf_counter()
+            try:
+                awaited = step()
+            except StopIteration as end:
+                return end.value
+            finally:
+                others_s = self._answered.seconds - answered_before
+                self._spent(perf_counter() - began_s - others_s)
+            try:
+                yield awaited
+            except CancelledError as error:
+                step = partial(steps.throw, error)
+            else:
+                step = partial(next, steps)
+
+
 class Meter:
     """Counts for one connection; the user is the connection's."""
 
@@ -61,6 +97,7 @@ class Meter:
         "_clock",
         "_costs",
         "_current",
+        "_is_lost",
         "_leaving",
         "_quotas",
         "_user",
@@ -71,6 +108,7 @@ class Meter:
         self._clock = clock
         self._answered = answered
         self._answered_before = 0.0
+        self._is_lost = False
         self._user = ANONYMOUS
         self._current: _Cost | None = None
         self._leaving: _Cost | None = None
@@ -90,6 +128,11 @@ class Meter:
             if most is not None and request.max_bytes > most:  # 0 stays: a renewal must ask for 0
                 request.max_bytes = max(most, FETCH_BYTES_MIN)
         return cost.wait_ms
+
+    def timed(self, work: Awaitable[Any]) -> Awaitable[Any]:
+        """The same work, of a request that has arrived, whose steps are part of its cost."""
+        assert self._current is not None
+        return _Timed(work, self._answered, partial(self._worked, self._current))
 
     def waits(self, pending: Pending, seconds: float) -> None:
         """The request was handled, which took the loop so long; its answer is here or will be."""
@@ -128,10 +171,17 @@ class Meter:
             self._charge(Resource.TIME, cost, seconds * HUNDREDTHS)
 
     def lost(self) -> None:
-        """The connection is gone. What was done for it is paid for, answered or not."""
+        """The connection is gone. What was and will be done for it is paid for, answered or not."""
+        self._is_lost = True
         for cost in self._costs.values():
             self._charge(Resource.TIME, cost, cost.seconds * HUNDREDTHS)
         self._costs.clear()
+
+    def _worked(self, cost: _Cost, seconds: float) -> None:
+        if self._is_lost:
+            self._charge(Resource.TIME, cost, seconds * HUNDREDTHS)
+        else:
+            cost.seconds += seconds
 
     def _wait(self, resource: Resource, cost: _Cost, value: float) -> int:
         """Charges what the client is to be told of."""

@@ -27,6 +27,7 @@ from ottla.broker.share.rules import LiveRules
 from ottla.broker.share.sessions import Place, ShareSession, ShareSessions
 from ottla.broker.share.store import ShareStore
 from ottla.config.broker import BrokerConfig
+from ottla.protocol.errors import KafkaError
 
 TELL_EVERY_S = 1.0
 """So late it is told whose locks have ended: those of many partitions then do together."""
@@ -143,15 +144,23 @@ class SharePartitions:
     def open_session(
         self, group_id: str, member_id: str, places: Iterable[Place], connection: Hashable
     ) -> ShareSession:
-        """Raises SHARE_SESSION_LIMIT_REACHED."""
+        """In place of the member's old one, whose records it goes on to hold. Raises
+        SHARE_SESSION_LIMIT_REACHED; then they go back."""
         most = self._config().group_share_max_share_sessions
-        return self.sessions.open(group_id, member_id, places, connection, most=most)
+        old = self.sessions.remove(group_id, member_id)
+        try:
+            return self.sessions.open(group_id, member_id, places, connection, most=most)
+        except KafkaError:
+            if old is not None:
+                self._give_back(group_id, member_id, "there was no room for a new one")
+            raise
 
     def end_session(self, group_id: str, member_id: str, reason: str) -> None:
         """The member's session ends, if it has one, and what it holds goes back."""
-        session = self.sessions.remove(group_id, member_id)
-        if session is None:
-            return
+        if self.sessions.remove(group_id, member_id) is not None:
+            self._give_back(group_id, member_id, reason)
+
+    def _give_back(self, group_id: str, member_id: str, reason: str) -> None:
         self.tell("share_session_ended", group_id, reason, member_id=member_id)
         for share in list(self._groups.get(group_id, {}).values()):
             share.release(member_id, "its member's session ended")

@@ -86,13 +86,14 @@ class ShareSessions:
         *,
         most: int,
     ) -> ShareSession:
-        """A new session in place of the member's old one. Raises SHARE_SESSION_LIMIT_REACHED."""
-        self.remove(group_id, member_id)
+        """A new session; the member's old one has been removed. Raises
+        SHARE_SESSION_LIMIT_REACHED."""
         if len(self._sessions) >= most:
             raise KafkaError(
                 ErrorCode.SHARE_SESSION_LIMIT_REACHED, f"There are {most} share sessions."
             )
         key = group_id, member_id
+        assert key not in self._sessions, key
         session = ShareSession(group_id, member_id, (), connection)
         self.change(session, places, ())
         self._sessions[key] = session

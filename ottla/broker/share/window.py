@@ -223,6 +223,14 @@ class Window:
         left = wish.records
         position = max(found[0].first, self.start)
         while position <= last and left > 0:
+            if not taken:
+                first = found[bisect_left(found, position, key=_last_of)].first
+                if first > position:  # a gap by itself would be an answer without a batch
+                    self._advance()
+                    if first > max(self.end, self.start + limits.record_locks):
+                        break
+                    self._pass_over(position, first)
+                    position = first
             if position >= self.end:
                 left = min(left, limits.record_locks - (self.end - self.start))
                 if left <= 0:
