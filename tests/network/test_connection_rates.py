@@ -48,6 +48,10 @@ def test_who_is_turned_away_pays_nothing_and_waits_for_a_window_at_most() -> Non
     assert rates.take(THERE, 0) == WINDOW_MS
 
 
+def test_a_quota_of_next_to_nothing_lets_wait_for_a_window() -> None:
+    assert _rates({HERE: 5e-324}).take(HERE, 0) == WINDOW_MS
+
+
 def test_each_address_has_an_account_of_the_default_and_its_own_goes_first() -> None:
     rates = _rates({None: 1.0, HERE: 3.0})
 

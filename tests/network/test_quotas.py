@@ -279,7 +279,7 @@ def test_accounts_of_who_is_gone_are_dropped() -> None:
     assert repr(quotas) == "<ClientQuotas [<Accounts producer_byte_rate limits=1 held=0>]>"
 
 
-@pytest.mark.parametrize("limit", [UNLIMITED, 1e305, 1e308, float("inf")])
+@pytest.mark.parametrize("limit", [UNLIMITED, 1e305, 1e308, float("inf"), float("nan")])
 @pytest.mark.parametrize("resource", list(Resource))
 def test_a_quota_without_end_limits_nothing(resource: Resource, limit: float) -> None:
     quotas = _limiting(**{resource.value: limit})

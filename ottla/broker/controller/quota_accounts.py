@@ -135,7 +135,8 @@ def account_of(limits: Mapping[QuotaEntity, float], user: str, client_id: str) -
     An empty client id has no quota by client id, not even the default.
     """
     account = _matching(limits, user, client_id)
-    return None if account is None or account.limit >= UNLIMITED else account
+    # A directory of Kafka's may say NaN, which limits nothing there.
+    return account if account is not None and account.limit < UNLIMITED else None
 
 
 def wait_ms(owed: float, limit: float) -> int:

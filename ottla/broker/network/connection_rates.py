@@ -75,7 +75,11 @@ class ConnectionRates:
             balance = self._balances[address] = Balance(most, now_ms)
         held = balance.take(0, limit=limit, most=most, now_ms=now_ms)
         if held < 1:
-            return min(math.ceil((1 - held) / limit * SECOND_MS), self._window_ms)
+            # The other way round: a quota of next to nothing has no wait that is a number.
+            earned = limit * self._window_ms / SECOND_MS
+            if held + earned <= 1:
+                return self._window_ms
+            return math.ceil((1 - held) / limit * SECOND_MS)
         balance.take(1, limit=limit, most=most, now_ms=now_ms)
         return 0
 
