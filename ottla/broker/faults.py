@@ -11,19 +11,25 @@ nothing. When the dir with the metadata log is lost, or the last one, the proces
 is nothing left to serve. It ends with EXIT_STATUS and one sentence, so that a supervisor can tell
 this end from a crash.
 
+A disk that is full refuses every write, so one line tells of all that a dir has refused in ten
+seconds, and the broker counts as not ready as long.
+
 Pure but for the events; whoever makes the call reports its error here and obeys.
 """
 
 from __future__ import annotations
 
 import errno
+from collections import Counter
 from collections.abc import Callable
 from enum import Enum
 
-from ottla.broker.ports import Events
+from ottla.broker.ports import Clock, Events
 
 # EX_IOERR of sysexits.h: "an error occurred while doing I/O on some file".
 EXIT_STATUS = 74
+REFUSAL_MS = 10_000
+"""How long a dir that has refused a call counts as one that may refuse the next."""
 
 
 class Call(Enum):
@@ -62,9 +68,17 @@ def takes_dir_offline(call: Call, error: OSError) -> bool:
 class DiskFaults:
     """Keeps which log dirs are offline and why, and says when the process has to end."""
 
-    def __init__(self, dirs: list[str], *, metadata_dir: str | None, events: Events) -> None:
+    def __init__(
+        self, dirs: list[str], *, metadata_dir: str | None, clock: Clock, events: Events
+    ) -> None:
         assert dirs
         self.offline: dict[str, str] = {}
+        self.refusals: Counter[tuple[str, str]] = Counter()
+        """Calls that were refused, by log dir and the name of their errno."""
+        self._refused: dict[str, tuple[int, str]] = {}
+        self._untold: dict[str, int] = {}
+        self._tell_at_ms: dict[str, int] = {}
+        self._clock = clock
         self.lost: StorageLost | None = None
         self._dirs = list(dirs)
         self._metadata_dir = metadata_dir
@@ -93,9 +107,7 @@ class DiskFaults:
             return Reaction.DIR_OFFLINE if self.lost is None else Reaction.PROCESS_ENDS
         name = errno.errorcode.get(error.errno or 0, "no errno")
         if not takes_dir_offline(call, error):
-            self._events.warning(
-                "disk_call_refused", dir=directory, call=call.value, errno=name, error=str(error)
-            )
+            self._refuse(directory, call, name, error)
             return Reaction.REFUSED
         self.offline[directory] = f"{call.value} failed: {error}"
         self._events.error(
@@ -108,6 +120,30 @@ class DiskFaults:
         if len(self.offline) == len(self._dirs):
             return self._end(f"{directory} was the last log dir and", directory)
         return Reaction.DIR_OFFLINE
+
+    def refused_lately(self, directory: str) -> str | None:
+        """What a log dir said when it last refused a call, if that is not long ago."""
+        at_ms, error = self._refused.get(directory, (-REFUSAL_MS, ""))
+        return error if self._clock.monotonic_ms() - at_ms < REFUSAL_MS else None
+
+    def _refuse(self, directory: str, call: Call, name: str, error: OSError) -> None:
+        now_ms = self._clock.monotonic_ms()
+        self.refusals[directory, name] += 1
+        if call is Call.WRITE:
+            self._refused[directory] = now_ms, str(error)
+        untold = self._untold[directory] = self._untold.get(directory, 0) + 1
+        if now_ms < self._tell_at_ms.get(directory, now_ms):
+            return
+        self._untold[directory] = 0
+        self._tell_at_ms[directory] = now_ms + REFUSAL_MS
+        self._events.warning(
+            "disk_call_refused",
+            dir=directory,
+            call=call.value,
+            errno=name,
+            error=str(error),
+            calls=untold,
+        )
 
     def _end(self, which: str, directory: str) -> Reaction:
         self.lost = StorageLost(f"{which} cannot be used any more: {self.offline[directory]}")

@@ -187,6 +187,12 @@ class Measures:
             lambda: len(rooms.logs.offline_dirs),
         )
         registry.watch(
+            "ottla_refused_disk_calls_total",
+            "Calls that a log directory refused without harm, as one that is full does.",
+            self._refused_calls,
+            kind="counter",
+        )
+        registry.watch(
             "ottla_scrubbed_bytes_total",
             "Bytes of old segments that were read again and held against their CRCs.",
             lambda: rooms.logs.scrubber.scrubbed_bytes,
@@ -226,6 +232,10 @@ class Measures:
         counts = self._server.refusals.counts
         for limit in dict.fromkeys((*REASONS, *counts)):
             yield {"limit": limit}, counts[limit]
+
+    def _refused_calls(self) -> Iterable[Sample]:
+        for (path, name), count in self._rooms.logs.faults.refusals.items():
+            yield {"dir": path, "errno": name}, count
 
     def _client_waits(self) -> Iterable[Sample]:
         waits = self._server.quotas.longest_waits(THROTTLED_CLIENTS_MAX)

@@ -30,6 +30,9 @@ class Readiness:
         online = [path for path in rooms.logs.dirs if path not in rooms.logs.offline_dirs]
         if not online:
             return "no log dir is online"
+        for path in online:  # records may need more room than the probe
+            if (error := rooms.logs.faults.refused_lately(path)) is not None:
+                return f"{path} refused a write a moment ago: {error}"
         loop = asyncio.get_running_loop()
         try:
             async with self._one_at_a_time:

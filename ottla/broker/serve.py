@@ -20,6 +20,7 @@ from ottla.broker.broker import Broker
 from ottla.broker.faults import EXIT_STATUS, StorageLost
 from ottla.broker.handlers.topic_names import INTERNAL_TOPICS
 from ottla.broker.log.directories import LogDirError, UnusableLogDir
+from ottla.broker.log.flush import FULL_DISK_ERRORS
 from ottla.broker.metadata.image import TOPIC_RESOURCE
 from ottla.broker.metadata.records import MetadataError
 from ottla.broker.ports import Events
@@ -35,7 +36,9 @@ EX_SOFTWARE = 70
 """sysexits.h: a broken invariant of ours ended the broker."""
 EX_CONFIG = 78
 """sysexits.h: the same start again would fail again; packaging/ottla.service tries none."""
-SOUND_DIRS = "Give log.dirs directories on a sound disk that this user may write to."
+SOUND_DIRS = (
+    "Give log.dirs directories on a sound disk that has room and that this user may write to."
+)
 RELAXED_AT = LONG_MAX
 WAYS_OUT = {
     errno.EADDRINUSE: "Another broker may have the port, Ottla or Kafka; `ss -ltnp` names who has."
@@ -105,9 +108,11 @@ def _run(loaded: Loaded) -> int:
     except (LogDirError, QuorumError, MetadataError) as error:
         return _refuse(str(error), EX_UNAVAILABLE)
     except OSError as error:
-        return _refuse(_sentence(error), EX_UNAVAILABLE)
+        return _refuse(_sentence(error, loaded), EX_UNAVAILABLE)
     except KafkaError as error:  # the metadata log has no room for this broker's registration
-        return _refuse(f"the metadata log cannot be written: {error}", EX_UNAVAILABLE)
+        cause = error.__cause__
+        reason = _sentence(cause, loaded) if isinstance(cause, OSError) else str(error)
+        return _refuse(f"the metadata log cannot be written: {reason}", EX_UNAVAILABLE)
     except AssertionError as error:
         return _refuse(f"a broken invariant ended the broker: {error}", EX_SOFTWARE)
 
@@ -226,8 +231,11 @@ def _durability(flush_messages: int) -> str:
     return f"log.flush.interval.messages={flush_messages}: up to {lost} records may be lost"
 
 
-def _sentence(error: OSError) -> str:
+def _sentence(error: OSError, loaded: Loaded) -> str:
     text = error.strerror or str(error)
+    if error.errno in FULL_DISK_ERRORS:
+        dirs = ", ".join(os.path.abspath(one) for one in loaded.config.data_dirs)
+        return f"{text} in {dirs} (log.dirs). Make room there, and start again."
     if error.filename is not None:
         return f"{os.fsdecode(error.filename)}: {text}."
     if not text.startswith("cannot listen"):

@@ -4,7 +4,8 @@ import errno
 
 import pytest
 
-from ottla.broker.faults import EXIT_STATUS, Call, DiskFaults, Reaction, StorageLost
+from ottla.broker.faults import EXIT_STATUS, REFUSAL_MS, Call, DiskFaults, Reaction, StorageLost
+from ottla.testing.clock import SimClock
 from tests.log.events import RecordedEvents
 
 REFUSED = Reaction.REFUSED
@@ -13,7 +14,8 @@ OFFLINE = Reaction.DIR_OFFLINE
 
 def faults(*dirs: str, metadata: str | None = None) -> tuple[DiskFaults, RecordedEvents]:
     events = RecordedEvents()
-    return DiskFaults(list(dirs), metadata_dir=metadata, events=events), events
+    disks = DiskFaults(list(dirs), metadata_dir=metadata, clock=SimClock(), events=events)
+    return disks, events
 
 
 @pytest.mark.parametrize(
@@ -42,6 +44,27 @@ def test_each_error_has_its_reaction(call: Call, number: int, reaction: Reaction
     assert list(disks.offline) == (["/a"] if reaction is OFFLINE else [])
     told = "log_dir_offline" if reaction is OFFLINE else "disk_call_refused"
     assert events.fields(told)["errno"] == errno.errorcode[number]
+
+
+def test_one_line_tells_of_all_that_a_full_dir_refuses_for_a_while() -> None:
+    events, clock = RecordedEvents(), SimClock()
+    disks = DiskFaults(["/a", "/b"], metadata_dir=None, clock=clock, events=events)
+    full = OSError(errno.ENOSPC, "No space left on device")
+    for _ in range(5):
+        disks.failed("/a", Call.WRITE, full)
+        clock.advance(1)
+    assert disks.refused_lately("/a") == str(full)
+    assert disks.refused_lately("/b") is None
+    clock.advance(REFUSAL_MS)
+    assert disks.refused_lately("/a") is None
+
+    disks.failed("/a", Call.WRITE, full)
+    disks.failed("/b", Call.READ, OSError(errno.EIO, "no"))
+
+    told = [(fields["dir"], fields["calls"]) for _, _, fields in events.told]
+    assert told == [("/a", 1), ("/a", 5), ("/b", 1)]
+    assert disks.refusals == {("/a", "ENOSPC"): 6, ("/b", "EIO"): 1}
+    assert disks.refused_lately("/b") is None, "it may be written to"
 
 
 def test_a_dir_goes_offline_once() -> None:

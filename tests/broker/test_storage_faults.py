@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.faults import StorageLost
+from ottla.broker.readiness import Readiness
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from ottla.testing.embedded import Broker
@@ -71,6 +72,11 @@ async def test_a_full_disk_refuses_writes_until_there_is_space(tmp_path: Path) -
             assert (await client.produce(topic, b"no room")).error_code == STORAGE
         assert await client.values(topic) == [b"before"]
         assert (await client.produce(disks.on_first, b"elsewhere")).error_code == 0
+        running = disks.broker.running
+        refused = f'ottla_refused_disk_calls_total{{dir="{disks.dirs[1]}",errno="ENOSPC"}} 3'
+        assert refused in list(running.measures.registry.lines())
+        readiness = Readiness(running.rooms, running.logs.disk, running._workers)
+        assert f"{disks.dirs[1]} refused a write" in str(await readiness.unready())
         file.write_error = None
 
         after = await client.produce(topic, b"after")

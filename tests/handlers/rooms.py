@@ -22,7 +22,7 @@ from ottla.broker.coordinator.transaction.coordinator import (
     TransactionCoordinator,
     make_transaction_coordinator,
 )
-from ottla.broker.faults import Call
+from ottla.broker.faults import Call, takes_dir_offline
 from ottla.broker.handlers.auto_create import AutoCreation
 from ottla.broker.handlers.context import Rooms, Session
 from ottla.broker.handlers.coordinators import CoordinatorTopics
@@ -410,7 +410,8 @@ class House:
         return log_config_of(topic, self.rooms.config, image.configs.get(TOPIC_RESOURCE, topic))
 
     def _disk_failed(self, log: Log, call: Call, error: OSError) -> None:
-        self._fatal.append(error)
+        if takes_dir_offline(call, error):
+            self._fatal.append(error)
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.get_running_loop().create_task(work, name=name)

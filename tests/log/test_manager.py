@@ -335,6 +335,29 @@ def test_a_failed_sync_takes_its_dir_offline_and_the_rest_goes_on() -> None:
     assert kit.content("/b/.kafka_cleanshutdown") is None
 
 
+@pytest.mark.parametrize("refused", ["t-0/leader-epoch-checkpoint", "t-0/0", "cleanshutdown"])
+def test_a_full_disk_ends_a_stop_without_its_mark_and_nothing_else(refused: str) -> None:
+    """All that was appended is on disk by then, and a start can do without what is not."""
+    kit = Kit()
+    manager = kit.started()
+    logs = [manager.create("t", partition, TOPIC_ID) for partition in range(2)]
+    for log in logs:
+        append(log)
+    kit.disk.inject("create", errno.ENOSPC, path=refused, times=9)
+
+    manager.shutdown(7)
+
+    assert manager.offline_dirs == {}
+    assert kit.events.fields("disk_call_refused")["errno"] == "ENOSPC"
+    assert kit.content("/data/.kafka_cleanshutdown") is None
+    for mode in CrashMode:
+        other = Kit()
+        other.disk = kit.disk.crash(random.Random(1), mode)
+        again = other.started()
+        assert again.unclean_dirs == ["/data"]
+        assert [log.log_end_offset for log in again.logs] == [1, 1]
+
+
 def test_an_offline_dir_is_neither_served_nor_refilled() -> None:
     kit = Kit("/meta", "/b")
     manager = kit.started()

@@ -71,7 +71,7 @@ PLANTED: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "recovered tails are not synced": _idle((Segment, "rewrite")),
     "retention forgets the log start": _idle((Log, "_start_at")),
     "the last stable offset stays where it is": _idle((Log, "_find_stable")),
-    "a clean stop syncs nothing": _idle((Log, "_finish_files")),
+    "a clean stop syncs nothing": _idle((Log, "_sync_files")),
     "aborted transactions are not known to a start": _idle((ProducerState, "add_header")),
     "retention waits for no sync": _count_all,
 }

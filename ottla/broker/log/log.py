@@ -265,7 +265,8 @@ class Log(TrimmableLog):
     def close(self, clean: bool = True) -> None:
         """Ends all use. `clean` first syncs all, cuts the indexes to size and writes a snapshot.
 
-        Raises OSError if that fails, or has failed before: then the log dir is not clean.
+        Raises OSError if that fails, or has failed before: then the log dir is not clean. Unless it
+        has `failed`, all that was appended is on disk, and what a start makes anew is not.
         """
         if self._ticket is not None:
             assert not clean, "a flush is under way"
@@ -275,10 +276,11 @@ class Log(TrimmableLog):
             raise self.failed
         if clean and not self._is_closed:
             try:
-                self._finish_files()
+                self._sync_files()
             except OSError as error:
                 self._fail(error)
                 raise
+            self._write_beside()
         self.segments.release()
 
     # inside
@@ -325,9 +327,8 @@ class Log(TrimmableLog):
         else:
             self._hidden_ends.append(end_offset)
 
-    def _finish_files(self) -> None:
-        """Leaves the files as a clean stop does; all that was appended is durable then."""
-        end_offset = self.log_end_offset
+    def _sync_files(self) -> None:
+        """All that was appended is durable then."""
         self.segments.active.seal()
         logs, others = self.segments.open_unsynced()
         try:
@@ -339,6 +340,14 @@ class Log(TrimmableLog):
         # A transaction index is made when it is written, and none looks like no aborts.
         if self.segments.new_names or self.segments.active.transactions.has_file:
             self._directory.disk.sync_dir(self.directory)
+        self.segments.forget_unsynced()
+        self.segments.synced()
+        self.durable_end = self.log_end_offset
+        self._reveal()
+
+    def _write_beside(self) -> None:
+        """What a clean stop leaves beside the segments, and a start can do without."""
+        end_offset = self.log_end_offset
         epochs = self.epochs.unwritten(end_offset) if self.epochs.dirty else None
         if epochs is not None:
             path = f"{self.directory}/{LEADER_EPOCH_FILE}"
@@ -347,8 +356,4 @@ class Log(TrimmableLog):
         # An empty segment has its snapshot since it was begun, and that one is synced.
         if self.segments.active.size:
             write_snapshot(self._directory, end_offset, self.producer_state.snapshot())
-        self.segments.forget_unsynced()
-        self.segments.synced()
-        self.durable_end = end_offset
-        self._reveal()
         self._is_closed = True

@@ -91,7 +91,9 @@ class LogManager:
         self._new_cluster_id = new_cluster_id
         self.previous_broker_epoch = -1
         self._metadata_dir = metadata_dir or self.dirs[0]
-        self.faults = DiskFaults(self.dirs, metadata_dir=self._metadata_dir, events=events)
+        self.faults = DiskFaults(
+            self.dirs, metadata_dir=self._metadata_dir, clock=clock, events=events
+        )
         self.faults.on_offline(self._take_offline)
         # Partitions that are here but cannot be served, and why: their clients get error 56.
         self.offline_partitions: dict[TopicPartition, str] = {}
@@ -405,6 +407,10 @@ class LogManager:
                     log.close(clean=True)
                 except OSError as error:
                     log_dir.sound = False
+                    if log.failed is None:  # all is on disk but what a start makes anew
+                        log.close(clean=False)
+                        self.faults.failed(log_dir.path, Call.WRITE, error)
+                        continue
                     self.faults.failed(log_dir.path, Call.SYNC, error)
                     break
         for name in CHECKPOINT_FILES:

@@ -158,6 +158,9 @@ class Replicas:
             result = log.append_as_leader(
                 records, leader_epoch=partition.leader_epoch, now_ms=self._clock.wall_ms()
             )
+        except KafkaError as refused:
+            self._tell_refusal(log, refused)
+            raise
         except OSError as error:
             self._on_disk_failed(log, Call.WRITE, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from error
@@ -177,12 +180,20 @@ class Replicas:
                 now_ms=self._clock.wall_ms(),
                 internal=True,
             )
+        except KafkaError as refused:
+            self._tell_refusal(log, refused)
+            raise
         except OSError as error:
             self._on_disk_failed(log, Call.WRITE, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from error
         if partition.online:
             self._look_again(partition)
         return result
+
+    def _tell_refusal(self, log: Log, refused: KafkaError) -> None:
+        """A disk that is full says no, and its log goes on."""
+        if isinstance(refused.__cause__, OSError):
+            self._on_disk_failed(log, Call.WRITE, refused.__cause__)
 
     def await_commit(
         self,
