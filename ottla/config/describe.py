@@ -12,6 +12,7 @@ from itertools import dropwhile
 
 from ottla.config.broker import BrokerConfig
 from ottla.config.catalogue import broker_key, broker_keys, setting_key, split_listener_prefix
+from ottla.config.checks import RETENTION_KEYS
 from ottla.config.client_metrics import CLIENT_METRICS_KEYS
 from ottla.config.group import GROUP_KEYS, broker_synonym
 from ottla.config.keys import Dynamic, Key, render
@@ -22,7 +23,7 @@ _FALLBACKS = (
     ("log.roll.ms", "log.roll.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
     ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
-    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    RETENTION_KEYS,
 )
 _FALLBACKS_OF = {name: names for names in _FALLBACKS for name in names}
 

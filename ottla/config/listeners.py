@@ -22,9 +22,10 @@ def parse_protocol_map(text: str) -> dict[str, str]:
         name, colon, protocol = entry.partition(":")
         name, protocol = name.strip().upper(), protocol.strip().upper()
         if not colon or not name or protocol not in PROTOCOLS:
-            raise ConfigError(
-                f"listener.security.protocol.map={text}: {entry} is not NAME:PROTOCOL;"
-                f" the protocols are {', '.join(PROTOCOLS)}."
+            raise ConfigError.of(
+                "listener.security.protocol.map",
+                text,
+                f"{entry} is not NAME:PROTOCOL; the protocols are {', '.join(PROTOCOLS)}.",
             )
         protocols[name] = protocol
     return protocols
@@ -36,7 +37,7 @@ def parse_listeners(
     """The listeners in the order given; ConfigError when one is malformed or stands twice."""
     listeners = tuple(_parse_listener(key, entry, protocols) for entry in entries)
     if len({listener.name for listener in listeners}) != len(listeners):
-        raise ConfigError(f"{key}={','.join(entries)}: each listener needs a name of its own.")
+        raise ConfigError.of(key, ",".join(entries), "each listener needs a name of its own.")
     return listeners
 
 
@@ -45,17 +46,19 @@ def check_bindable(listeners: tuple[Listener, ...]) -> None:
     addresses = [(listener.host, listener.port) for listener in listeners if listener.port]
     if len(set(addresses)) != len(addresses):
         shown = ",".join(map(str, listeners))
-        raise ConfigError(f"listeners={shown}: two listeners have the same host and port.")
+        raise ConfigError.of("listeners", shown, "two listeners have the same host and port.")
 
 
 def check_plaintext(listeners: tuple[Listener, ...]) -> None:
     """Encrypted and authenticating listeners are not there yet; serving them open is no answer."""
     for listener in listeners:
         if listener.protocol != "PLAINTEXT":
-            raise ConfigError(
-                f"listeners={listener}: the listener asks for {listener.protocol}, which this"
-                " version does not have. Only PLAINTEXT listeners can be served; the broker does"
-                " not start rather than serve this one unprotected."
+            raise ConfigError.of(
+                "listeners",
+                listener,
+                f"the listener asks for {listener.protocol}, which this version does not have."
+                " Only PLAINTEXT listeners can be served; the broker does not start rather than"
+                " serve this one unprotected.",
             )
 
 
@@ -64,30 +67,37 @@ def check_advertised(advertised: tuple[Listener, ...], listeners: tuple[Listener
     names = [listener.name for listener in listeners]
     for listener in advertised:
         if listener.name not in names:
-            raise ConfigError(
-                f"advertised.listeners={listener}: there is no listener {listener.name};"
-                f" listeners names {', '.join(names)}."
+            raise ConfigError.of(
+                "advertised.listeners",
+                listener,
+                f"there is no listener {listener.name}; listeners names {', '.join(names)}.",
             )
         if listener.host in EVERY_ADDRESS:
-            raise ConfigError(
-                f"advertised.listeners={listener}: clients cannot connect to the address"
-                f" {listener.host or '(empty)'}. Name a host that they can reach, or leave"
-                " advertised.listeners out: each client is then told the address by which it came."
+            raise ConfigError.of(
+                "advertised.listeners",
+                listener,
+                f"clients cannot connect to the address {listener.host or '(empty)'}. Name a host"
+                " that they can reach, or leave advertised.listeners out: each client is then told"
+                " the address by which it came.",
             )
 
 
 def _parse_listener(key: str, entry: str, protocols: Mapping[str, str]) -> Listener:
     match = _LISTENER.fullmatch(entry)
     if match is None or int(match[3]) > PORT_MAX:
-        raise ConfigError(
-            f"{key}={entry}: not a listener. Allowed: NAME://host:port with a port from 0 to"
-            f" {PORT_MAX}, for example PLAINTEXT://localhost:9092."
+        raise ConfigError.of(
+            key,
+            entry,
+            f"not a listener. Allowed: NAME://host:port with a port from 0 to {PORT_MAX}, for"
+            " example PLAINTEXT://localhost:9092.",
         )
     name = match[1].upper()
     if name not in protocols:
-        raise ConfigError(
-            f"{key}={entry}: no security protocol is known for {name};"
-            f" add {name}:PLAINTEXT to listener.security.protocol.map."
+        raise ConfigError.of(
+            key,
+            entry,
+            f"no security protocol is known for {name};"
+            f" add {name}:PLAINTEXT to listener.security.protocol.map.",
         )
     return Listener(
         name=name, host=match[2].strip("[]"), port=int(match[3]), protocol=protocols[name]

@@ -90,9 +90,8 @@ def load(
     problems = [problem for setting in settings.values() for problem in _problems(setting)]
     if problems:
         raise ConfigError("\n".join(problems))
-    static = with_both_ids({setting.name: setting.text for setting in settings.values()})
     return Loaded(
-        config=BrokerConfig.assemble(Layers(static=static)),
+        config=_assembled(settings),
         origins={setting.name: setting.origin for setting in settings.values()},
         without_effect=tuple(sorted(name for name in settings if not _acts(name))),
         foreign_variables=tuple(foreign),
@@ -218,6 +217,17 @@ def _is_foreign(setting: Setting) -> bool:
 def _refusal(setting: Setting, reason: str, allowed: str) -> str:
     reason = reason.rpartition(f"for configuration {setting.name}: ")[2]
     return f"{setting.origin}: {setting.name}={setting.text}: {reason}. Allowed is {allowed}."
+
+
+def _assembled(settings: Mapping[str, Setting]) -> BrokerConfig:
+    static = with_both_ids({setting.name: setting.text for setting in settings.values()})
+    try:
+        return BrokerConfig.assemble(Layers(static=static))
+    except ConfigError as error:
+        setting = settings.get(error.name or "")
+        if setting is None:
+            raise
+        raise ConfigError(f"{setting.origin}: {error.message}", name=error.name) from error
 
 
 def _acts(name: str) -> bool:

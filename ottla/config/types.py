@@ -46,11 +46,19 @@ class LogConfig:
 
 
 class ConfigError(Exception):
-    """A setting that cannot be accepted; `message` is a sentence for whoever set it."""
+    """A setting that cannot be accepted; `message` is a sentence for whoever set it.
 
-    def __init__(self, message: str) -> None:
+    `name` is the setting's if the sentence begins with it: who knows where it was set says so.
+    """
+
+    def __init__(self, message: str, *, name: str | None = None) -> None:
         super().__init__(message)
         self.message = message
+        self.name = name
+
+    @classmethod
+    def of(cls, name: str, value: object, reason: str) -> ConfigError:
+        return cls(f"{name}={value}: {reason}", name=name)
 
 
 @dataclass(slots=True, frozen=True)

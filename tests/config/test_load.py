@@ -169,6 +169,27 @@ def test_milliseconds_win_over_minutes_and_those_over_hours() -> None:
     assert given("log.flush.scheduler.interval.ms=9").config.flush_ms == 9
 
 
+@pytest.mark.parametrize("name", ["log.retention.hours", "log.retention.minutes"])
+def test_a_time_that_cannot_be_is_told_by_the_key_that_was_set(tmp_path: Path, name: str) -> None:
+    sentence = f"{name}=0: allowed is -1 (for ever) or at least 1."
+    with pytest.raises(ConfigError) as caught:
+        from_file(tmp_path, f"num.partitions=2\n{name}=0\n")
+
+    assert caught.value.message == f"server.properties:2: {sentence}"
+    assert refusal(f"{name}=0") == f"--override: {sentence}"
+    assert _message_of_python_config(**{name.replace(".", "_"): 0}) == sentence
+    assert given(f"{name}=0", "log.retention.ms=5").config.retention_ms == 5
+
+
+def test_settings_that_contradict_each_other_are_told_with_their_place(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        from_file(tmp_path, "\nlisteners=PLAINTEXT://:1,CONTROLLER://:1\n")
+
+    assert caught.value.message.startswith("server.properties:2: listeners=")
+    assert refusal(KAFKA_BROKER_ID="2", KAFKA_NODE_ID="1").startswith("KAFKA_BROKER_ID: broker.id=")
+    assert refusal("queued.max.request.bytes=5").startswith("--override: queued.max")
+
+
 def test_an_unknown_key_is_told_with_the_nearest_one() -> None:
     assert refusal("log.segment.byte=3") == (
         "--override: log.segment.byte=3: no such key. Did you mean log.segment.bytes?"
