@@ -241,12 +241,14 @@ class BrokerConfig(ConsumerGroupConfig, ShareGroupConfig, TransactionConfig):
     log_roll_ms: OptionalLong = key(
         None,
         "Age at which a log begins a new segment; log.roll.hours if left out.",
+        at_least=1,
         dynamic=CLUSTER,
     )
     log_roll_hours: Int = key(168, "Age in hours at which a log begins a new segment.", at_least=1)
     log_roll_jitter_ms: OptionalLong = key(
         None,
         "Most that is taken off that age by chance; log.roll.jitter.hours if left out.",
+        at_least=0,
         dynamic=CLUSTER,
     )
     log_roll_jitter_hours: Int = key(
@@ -271,10 +273,11 @@ class BrokerConfig(ConsumerGroupConfig, ShareGroupConfig, TransactionConfig):
     log_flush_interval_ms: OptionalLong = key(
         None,
         "Longest that records stay unsynced; log.flush.scheduler.interval.ms if left out.",
+        at_least=0,
         dynamic=CLUSTER,
     )
     log_flush_scheduler_interval_ms: Long = key(
-        LONG_MAX, "How often logs are looked over for one that is due to be synced."
+        LONG_MAX, "How often logs are looked over for one that is due to be synced.", at_least=1
     )
     log_flush_offset_checkpoint_interval_ms: Int = key(
         60_000, "How often the recovery points are written.", at_least=0

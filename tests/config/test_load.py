@@ -190,6 +190,19 @@ def test_settings_that_contradict_each_other_are_told_with_their_place(tmp_path:
     assert refusal("queued.max.request.bytes=5").startswith("--override: queued.max")
 
 
+@pytest.mark.parametrize(
+    ("override", "least"),
+    [
+        ("log.roll.ms=0", 1),
+        ("log.roll.jitter.ms=-1", 0),
+        ("log.flush.interval.ms=-1", 0),
+        ("log.flush.scheduler.interval.ms=0", 1),
+    ],
+)
+def test_a_time_that_no_log_can_keep_is_refused(override: str, least: int) -> None:
+    assert refusal(override).startswith(f"--override: {override}: Value must be at least {least}.")
+
+
 def test_an_unknown_key_is_told_with_the_nearest_one() -> None:
     assert refusal("log.segment.byte=3") == (
         "--override: log.segment.byte=3: no such key. Did you mean log.segment.bytes?"
