@@ -6,8 +6,9 @@
     with BrokerThread() as broker:                    # on a loop of its own, for blocking clients
         producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers})
 
-Without `data_dir` the data lives in a temporary directory that goes with the broker. Settings are
-Kafka's: `Broker(config={"num.partitions": 3})`. Several brokers run side by side.
+Without `data_dir` the data lives in a temporary directory, made at the start, that goes with the
+broker. Settings are Kafka's: `Broker(config={"num.partitions": 3})`. Several brokers run side by
+side.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any, TypeVar
 
 from ottla.broker.broker import Broker as RunningBroker
 from ottla.broker.telemetry.logs import quiet_logger
+from ottla.config.broker import BrokerConfig
 from ottla.config.load import load
 
 T = TypeVar("T")
@@ -42,11 +44,10 @@ class Broker:
         port: int = 0,
         config: Mapping[str, Setting] | None = None,
     ) -> None:
-        self._own_dir = tempfile.mkdtemp(prefix="ottla-") if data_dir is None else None
-        self.data_dir = os.fspath(data_dir) if data_dir is not None else str(self._own_dir)
-        settings: dict[str, Setting] = {
+        self._is_temporary = data_dir is None
+        self._data_dir = None if data_dir is None else os.fspath(data_dir)
+        self._settings: dict[str, Setting] = {
             "listeners": f"PLAINTEXT://127.0.0.1:{port}",
-            "log.dirs": self.data_dir,
             "ottla.telemetry.port": -1,
             # A test has all its members at once; Kafka's own tests set this, too.
             "group.initial.rebalance.delay.ms": 0,
@@ -56,12 +57,7 @@ class Broker:
             "group.consumer.heartbeat.interval.ms": HEARTBEAT_MS,
             **(config or {}),
         }
-        try:
-            self._config = load(overrides=settings, environ={}).config
-        except BaseException:
-            if self._own_dir is not None:
-                os.rmdir(self._own_dir)
-            raise
+        self._loaded()  # what is wrong is told here, not at the start
         self._running: RunningBroker | None = None
 
     @property
@@ -76,9 +72,19 @@ class Broker:
         assert self._running is not None, "the broker is not started"
         return self._running
 
+    @property
+    def data_dir(self) -> str:
+        """Where the data lies. A temporary directory has its name from the start on, and is gone
+        after the stop."""
+        assert self._data_dir is not None, "the broker is not started"
+        return self._data_dir
+
     async def start(self) -> None:
-        self._running = RunningBroker(self._config, events=quiet_logger())
+        assert self._running is None, "the broker is started"
+        if self._is_temporary:
+            self._data_dir = tempfile.mkdtemp(prefix="ottla-")
         try:
+            self._running = RunningBroker(self._loaded(), events=quiet_logger())
             await self._running.start()
         except BaseException:
             self._end()
@@ -92,10 +98,14 @@ class Broker:
         finally:
             self._end()
 
+    def _loaded(self) -> BrokerConfig:
+        where = {} if self._data_dir is None else {"log.dirs": self._data_dir}
+        return load(overrides={**where, **self._settings}, environ={}).config
+
     def _end(self) -> None:
         self._running = None
-        if self._own_dir is not None:
-            shutil.rmtree(self._own_dir, ignore_errors=True)
+        if self._is_temporary and self._data_dir is not None:
+            shutil.rmtree(self._data_dir, ignore_errors=True)
 
     async def __aenter__(self) -> Broker:
         await self.start()

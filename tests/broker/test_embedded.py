@@ -100,6 +100,18 @@ async def test_a_directory_of_its_own_goes_with_it() -> None:
     assert not os.path.exists(broker.data_dir)
 
 
+def test_one_that_is_never_started_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for broker in (Broker(), BrokerThread()):
+        with pytest.raises(AssertionError, match="the broker is not started"):
+            _ = broker.data_dir
+
+    assert os.listdir(tmp_path) == []
+    assert Broker(tmp_path).data_dir == str(tmp_path)
+
+
 async def test_a_start_that_fails_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
