@@ -8,7 +8,7 @@
 
 Without `data_dir` the data lives in a temporary directory, made at the start, that goes with the
 broker. Settings are Kafka's: `Broker(config={"num.partitions": 3})`. Several brokers run side by
-side.
+side. One that was stopped may start again: with its data if it has a `data_dir`, else with none.
 """
 
 from __future__ import annotations
@@ -120,6 +120,28 @@ class Broker:
         await self.stop()
 
 
+class _LoopThread:
+    """A loop that runs in a thread of its own until `end`."""
+
+    def __init__(self, use_uvloop: bool | None) -> None:
+        self._loop = _new_loop(use_uvloop)
+        self._thread = threading.Thread(target=self._run, name="ottla-broker", daemon=True)
+        self._thread.start()
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
+
+
 class BrokerThread:
     """The same broker on a loop in a thread of its own, for code that blocks.
 
@@ -135,8 +157,8 @@ class BrokerThread:
         use_uvloop: bool | None = None,
     ) -> None:
         self._broker = Broker(data_dir, port, config)
-        self._loop = _new_loop(use_uvloop)
-        self._thread = threading.Thread(target=self._run, name="ottla-broker", daemon=True)
+        self._use_uvloop = use_uvloop
+        self._thread: _LoopThread | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -152,7 +174,8 @@ class BrokerThread:
         return self._broker.running
 
     def start(self) -> None:
-        self._thread.start()
+        assert self._thread is None, "the broker is started"
+        self._thread = _LoopThread(self._use_uvloop)
         try:
             self.call(self._broker.start())
         except BaseException:
@@ -160,6 +183,9 @@ class BrokerThread:
             raise
 
     def stop(self) -> None:
+        """Stops cleanly; raises what ended the broker if it had failed."""
+        if self._thread is None:
+            return
         try:
             self.call(self._broker.stop())
         finally:
@@ -167,7 +193,8 @@ class BrokerThread:
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine on the broker's loop and waits for it."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        assert self._thread is not None, "the broker is not started"
+        return self._thread.call(work)
 
     def __enter__(self) -> BrokerThread:
         self.start()
@@ -181,15 +208,10 @@ class BrokerThread:
     ) -> None:
         self.stop()
 
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.close()
-
     def _end(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        assert self._thread is not None
+        self._thread.end()
+        self._thread = None
 
 
 def _new_loop(use_uvloop: bool | None) -> asyncio.AbstractEventLoop:

@@ -69,6 +69,27 @@ def test_in_a_thread_for_clients_that_block(use_uvloop: bool | None) -> None:
     assert values == [b"value %d" % number for number in range(10)]
 
 
+def _topics(broker: BrokerThread) -> set[str]:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    return set(admin.list_topics(timeout=20).topics)
+
+
+def test_in_a_thread_it_starts_again_where_it_stopped(tmp_path: Path) -> None:
+    broker, fleeting = BrokerThread(tmp_path), BrokerThread()
+    with broker, fleeting:
+        _round_trip(broker.bootstrap_servers, "kept")
+        _round_trip(fleeting.bootstrap_servers, "lost")
+        with pytest.raises(AssertionError, match="the broker is started"):
+            broker.start()
+    broker.stop()
+    with pytest.raises(AssertionError, match="the broker is not started"):
+        _ = broker.bootstrap_servers
+    with broker, fleeting:
+        topics = (_topics(broker), _topics(fleeting))
+
+    assert topics == ({"kept", "__consumer_offsets"}, set())
+
+
 async def test_it_is_ready_in_milliseconds() -> None:
     async with Broker():
         pass  # what is imported on use is imported now
