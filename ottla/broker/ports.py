@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from ottla.broker.descriptors import HeldDescriptors
 
 Buffer = bytes | bytearray | memoryview
+THIS_PROCESS = "this very process"
 
 
 class Clock(Protocol):
@@ -89,7 +90,8 @@ class Disk(Protocol):
     def lock(self, path: str) -> File:
         """Makes the file and holds it alone until close; writes nothing into it.
 
-        Raises BlockingIOError, whose strerror names the holder, if somebody else has it.
+        Raises BlockingIOError, whose strerror names the holder, if it is held; THIS_PROCESS if
+        here, as far as the system tells.
         """
 
 

@@ -20,7 +20,7 @@ import time
 from contextlib import suppress
 
 from ottla.broker.descriptors import HeldDescriptors
-from ottla.broker.ports import Buffer, File
+from ottla.broker.ports import THIS_PROCESS, Buffer, File
 
 _OPEN_FLAGS = os.O_RDWR | os.O_CLOEXEC
 _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -261,7 +261,7 @@ def _lock_whole_file(fd: int) -> None:
 
 
 def _lock_holder(path: str) -> str | None:
-    """Who holds a lock on the file, as far as the kernel tells: "process 4711 (java)"."""
+    """Who holds a lock on the file, as far as the kernel tells: "process 4711 (java)", or this."""
     inode = os.stat(path).st_ino
     try:  # Linux alone has this list
         with open("/proc/locks", encoding="ascii") as locks:
@@ -274,7 +274,8 @@ def _lock_holder(path: str) -> str | None:
         if len(row) < 6 or row[1] not in ("FLOCK", "POSIX"):
             continue
         if row[5].rpartition(":")[2] == str(inode) and row[4] != "-1":
-            return f"process {row[4]}{_process_name(row[4])}"
+            here = row[4] == str(os.getpid())
+            return THIS_PROCESS if here else f"process {row[4]}{_process_name(row[4])}"
     return None
 
 

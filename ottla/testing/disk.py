@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import NoReturn, Self
 
 from ottla.broker.descriptors import HeldDescriptors
-from ottla.broker.ports import Buffer, File, Rng
+from ottla.broker.ports import THIS_PROCESS, Buffer, File, Rng
 from ottla.testing.platter import (
     Content,
     CrashMode,
@@ -268,7 +268,7 @@ class SimDisk:
     def lock(self, path: str) -> SimFile:
         file = self.open(path, create=True)
         if file._node in self._locks:
-            raise BlockingIOError(errno.EAGAIN, "this process", path)
+            raise BlockingIOError(errno.EAGAIN, THIS_PROCESS, path)
         self._locks[file._node] = file
         return file
 

@@ -201,7 +201,7 @@ async def test_a_restart_finds_its_records_ids_and_producers(tmp_path: Path) -> 
 
 async def test_a_directory_serves_one_broker_at_a_time(tmp_path: Path) -> None:
     async with Broker(tmp_path) as broker, client_of(broker) as client:
-        with pytest.raises(LogDirError):
+        with pytest.raises(LogDirError, match="in use by another broker of this very process: "):
             async with Broker(tmp_path):
                 pass
         await client.create("unharmed")

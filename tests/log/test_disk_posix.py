@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.ports import THIS_PROCESS
 from ottla.broker.posix import PosixDisk, SystemClock, raise_descriptor_limit
 
 HOLD_RECORD_LOCK = """
@@ -57,8 +58,9 @@ def test_a_lock_of_another_process_is_respected_and_its_holder_named(
 def test_our_lock_keeps_a_record_lock_out(tmp_path: Path) -> None:
     path = tmp_path / ".lock"
     ours = PosixDisk().lock(str(path))
-    with pytest.raises(BlockingIOError):
+    with pytest.raises(BlockingIOError) as caught:
         PosixDisk().lock(str(path))  # closes its descriptor; ours must outlive that
+    assert caught.value.strerror == THIS_PROCESS
     probe = (
         "import fcntl, sys\n"
         "try:\n    fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)\n"

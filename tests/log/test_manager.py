@@ -120,7 +120,7 @@ def test_what_is_abandoned_is_recovered() -> None:
 def test_a_second_broker_is_refused_with_the_holder_named() -> None:
     kit = Kit()
     first = kit.started()
-    with pytest.raises(LogDirError, match=r"/data is in use by this process.*log\.dirs"):
+    with pytest.raises(LogDirError, match=r"/data is in use by another broker of this.*log\.dirs"):
         kit.started()
     first.shutdown(1)
 

@@ -25,7 +25,7 @@ from ottla.broker.log.loading import CHECKPOINT_FILES, Rows
 from ottla.broker.log.log import Log
 from ottla.broker.log.quarantine import Ranges, read_ranges, write_ranges
 from ottla.broker.log.scrub import restore
-from ottla.broker.ports import Disk, Events, File, Rng
+from ottla.broker.ports import THIS_PROCESS, Disk, Events, File, Rng
 
 
 class LogDir:
@@ -69,8 +69,10 @@ class LogDir:
         try:
             self._lock = self._disk.lock(f"{self.path}/{LOCK_FILE}")
         except BlockingIOError as error:
+            here = error.strerror == THIS_PROCESS
+            holder = f"another broker of {THIS_PROCESS}" if here else error.strerror
             raise LogDirError(
-                f"The log dir {self.path} is in use by {error.strerror}: two brokers"
+                f"The log dir {self.path} is in use by {holder}: two brokers"
                 " cannot share one. Stop that one, or give this one another log.dirs."
             ) from error
 

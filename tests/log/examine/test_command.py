@@ -90,7 +90,7 @@ def test_repair_refuses_while_a_broker_holds_the_lock(
     try:
         for where in (log_dir, path):
             assert main(["log", "repair", str(where)]) == 1
-            assert f"{log_dir} is in use by process " in capsys.readouterr().err
+            assert f"{log_dir} is in use by this very process" in capsys.readouterr().err
     finally:
         held.close()
 
