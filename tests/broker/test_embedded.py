@@ -69,6 +69,13 @@ def test_in_a_thread_for_clients_that_block(use_uvloop: bool | None) -> None:
     assert values == [b"value %d" % number for number in range(10)]
 
 
+async def test_on_the_users_loop_a_client_that_blocks_is_called_in_a_thread() -> None:
+    async with Broker() as broker:
+        values = await asyncio.to_thread(_round_trip, broker.bootstrap_servers, "beside")
+
+    assert values == [b"value %d" % number for number in range(10)]
+
+
 def _topics(broker: BrokerThread) -> set[str]:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     return set(admin.list_topics(timeout=20).topics)
