@@ -18,7 +18,13 @@ import click
 from ottla.broker.log.checkpoints import parent_of
 from ottla.broker.log.directories import LOCK_FILE, parse_name
 from ottla.broker.log.examine.dump import dump_file
-from ottla.broker.log.examine.files import FileKind, find_files
+from ottla.broker.log.examine.files import (
+    LOG_DIR_KINDS,
+    PARTITION_KINDS,
+    FileKind,
+    find_files,
+    holds,
+)
 from ottla.broker.log.examine.findings import Finding, Fix
 from ottla.broker.log.examine.partition import PartitionFacts
 from ottla.broker.log.examine.repair import Repair, sentence_of
@@ -39,7 +45,7 @@ def _of_the_format(
     _context: click.Context, _parameter: click.Parameter, paths: tuple[str, ...]
 ) -> tuple[str, ...]:
     """The paths, if each holds something: who mistypes one is not told that all is well."""
-    paths = tuple(path.rstrip("/") or "/" for path in paths)
+    paths = tuple(map(_with_names, paths))
     for path in paths:
         if not any(find_files(ReadOnlyDisk(), path)):
             raise click.UsageError(
@@ -48,6 +54,15 @@ def _of_the_format(
                 else f"{path} is no file of the format, by its name."
             )
     return paths
+
+
+def _with_names(path: str) -> str:
+    """The path as findings spell it, absolute where it does not name its directory: by that name
+    the topic is known."""
+    path = os.path.normpath(path)
+    directory = path if os.path.isdir(path) else os.path.dirname(path)
+    is_named = os.path.basename(directory) not in ("", os.curdir, os.pardir)
+    return path if is_named else os.path.abspath(path)
 
 
 PATHS = click.argument(
@@ -68,6 +83,8 @@ def command() -> None:
     PATHS are files (00000000000000000000.log, .index, .timeindex, .txnindex, .snapshot,
     leader-epoch-checkpoint, *-offset-checkpoint, meta.properties, partition.metadata,
     recovery-waypoint, quorum-state, .checkpoint), a partition's directory, or a whole log dir.
+    A partition's directory may be a copy of any name; by topic-N the records of the broker's own
+    topics are known.
     Dump and verify only read, and may look at a running broker's files.
 
     \b
@@ -263,7 +280,7 @@ def _locked(disk: Disk, paths: tuple[str, ...]) -> Iterator[None]:
     """Keeps brokers out of the log dirs of the paths."""
     locks = []
     try:
-        for log_dir in dict.fromkeys(map(_log_dir, paths)):
+        for log_dir in _log_dirs(disk, paths):
             try:
                 locks.append(disk.lock(f"{log_dir}/{LOCK_FILE}"))
             except BlockingIOError as error:
@@ -277,10 +294,27 @@ def _locked(disk: Disk, paths: tuple[str, ...]) -> Iterator[None]:
             lock.close()
 
 
-def _log_dir(path: str) -> str:
-    path = os.path.abspath(path)
+def _log_dirs(disk: Disk, paths: tuple[str, ...]) -> dict[str, None]:
+    """The log dirs whose brokers may have files at the paths open, by their name or by a link."""
+    found: dict[str, None] = {}
+    for path in paths:
+        for one in (os.path.abspath(path), os.path.realpath(path)):
+            found |= dict.fromkeys(map(os.path.realpath, _log_dirs_of(disk, one)))
+    return found
+
+
+def _log_dirs_of(disk: Disk, path: str) -> Iterator[str]:
+    """A log dir's own path, or the parent of a partition's directory. No broker opens one that is
+    not named topic-N, but its parent's marker of a clean stop goes where its log is cut."""
     directory = path if os.path.isdir(path) else parent_of(path)
-    return directory if parse_name(directory.rpartition("/")[2]) is None else parent_of(directory)
+    is_named = parse_name(directory.rpartition("/")[2]) is not None
+    is_log_dir = holds(disk, directory, LOG_DIR_KINDS)
+    is_partition = holds(disk, directory, PARTITION_KINDS) or (is_named and not is_log_dir)
+    if is_log_dir or not is_partition:
+        yield directory
+    parent = parent_of(directory)
+    if is_partition and (is_named or holds(disk, parent, LOG_DIR_KINDS)):
+        yield parent
 
 
 @contextmanager

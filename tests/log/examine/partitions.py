@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ottla.broker.log.checkpoints import read_whole, write_partition_metadata
 from ottla.broker.log.examine.findings import Finding, Fix
 from ottla.broker.log.examine.partition import PartitionFacts, verify_partition
@@ -54,6 +56,14 @@ def filled_disk() -> SimDisk:
     flush(log)
     log.close()
     return disk
+
+
+def write_out(directory: Path) -> None:
+    """Makes a directory of the real disk with the files of `filled_disk`."""
+    disk = filled_disk()
+    directory.mkdir(parents=True)
+    for name in disk.list(DIRECTORY):
+        (directory / name).write_bytes(content(disk, name))
 
 
 def verified(disk: SimDisk, *, deep: bool = True) -> PartitionFacts:

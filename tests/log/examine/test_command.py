@@ -9,18 +9,13 @@ import pytest
 
 from ottla.__main__ import main
 from ottla.broker.posix import PosixDisk
-from tests.log.examine.partitions import filled_disk
+from tests.log.examine.partitions import write_out
 
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
     """The partition of `filled_disk` on the real disk, with a marker of a clean stop."""
-    disk = filled_disk()
-    for name in disk.list("/data/orders-0"):
-        path = tmp_path / "orders-0" / name
-        path.parent.mkdir(exist_ok=True)
-        file = disk.open(f"/data/orders-0/{name}")
-        path.write_bytes(file.pread(file.size(), 0))
+    write_out(tmp_path / "orders-0")
     (tmp_path / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
     return tmp_path
 

@@ -7,6 +7,9 @@
     *-offset-checkpoint meta.properties .kafka_cleanshutdown  in a log dir
     ottla-damaged-ranges bootstrap.checkpoint                 in a log dir
 A file that waits to be removed or swapped in (.deleted, .swap, .cleaned) is read as what it was.
+
+What a directory is, its files tell: a copy of a partition's directory may have any name, and a log
+dir one that looks like a partition's (kafka-1).
 """
 
 from __future__ import annotations
@@ -57,6 +60,24 @@ class FileKind(Enum):
     QUORUM_STATE = "quorum state"
     METADATA_SNAPSHOT = "metadata snapshot"
 
+
+PARTITION_KINDS = frozenset(
+    {
+        FileKind.LOG,
+        FileKind.OFFSET_INDEX,
+        FileKind.TIME_INDEX,
+        FileKind.TRANSACTION_INDEX,
+        FileKind.PRODUCER_SNAPSHOT,
+        FileKind.LEADER_EPOCHS,
+        FileKind.PARTITION_METADATA,
+        FileKind.GENERATION,
+        FileKind.WAYPOINT,
+    }
+)
+"""Those that lie in every partition's directory, and are verified with it."""
+LOG_DIR_KINDS = frozenset(
+    {FileKind.OFFSETS, FileKind.DAMAGED_RANGES, FileKind.META_PROPERTIES, FileKind.CLEAN_SHUTDOWN}
+)
 
 _BY_SUFFIX = {
     LOG_SUFFIX: FileKind.LOG,
@@ -128,6 +149,12 @@ def list_names(disk: Disk, path: str) -> list[str] | None:
         return None
 
 
+def holds(disk: Disk, directory: str, kinds: frozenset[FileKind]) -> bool:
+    """Whether a directory has a file of one of the kinds. Raises OSError."""
+    found = map(classify, list_names(disk, directory) or [])
+    return any(file is not None and file.kind in kinds for file in found)
+
+
 def find_files(disk: Disk, path: str) -> Iterator[LogFile]:
     """The files of the format at a path: itself, or all in a partition's or a log dir's folders."""
     names = list_names(disk, path)
@@ -149,9 +176,8 @@ def partition_directories(disk: Disk, path: str) -> list[str]:
     """The partitions' directories at a path: itself, that of a file, or those of a log dir."""
     names = list_names(disk, path)
     if names is None:
-        return partition_directories(disk, checkpoints.parent_of(path))
+        return [checkpoints.parent_of(path)]
     path = path.rstrip("/")
-    if parse_name(path.rpartition("/")[2]) is not None:
-        return [path]
+    own = [path] if holds(disk, path, PARTITION_KINDS) else []
     inner = [f"{path}/{name}" for name in names if parse_name(name) is not None]
-    return [one for one in inner if list_names(disk, one) is not None]
+    return own + [one for one in inner if list_names(disk, one) is not None]

@@ -42,4 +42,8 @@ class Finding:
 
 
 REPAIRED = "`ottla log repair` mends it, and so does the next start of a broker."
+ALONE = (
+    "It stands alone, and `ottla log repair` leaves it as it is: put its .log file beside it, or"
+    " verify it in its partition's directory."
+)
 INDEX_REMEDY = "An index is only a hint: `ottla log repair` makes it anew from the log."

@@ -7,6 +7,9 @@ and transaction indexes say. `facts` is what a repair needs of all this.
 Offsets may be missing: they are damaged, a repair took them out, or compaction did. Of what stood
 there a snapshot or a transaction index may know more than the log, and is believed. So damage and
 the gap that its repair leaves are judged alike, and what was repaired once has no finding more.
+
+A directory of any other name is verified as one named topic-N is. Without a .log file it is none,
+but a place to which somebody put single files: those may be the only copies, and keep as they are.
 """
 
 from __future__ import annotations
@@ -17,8 +20,9 @@ from dataclasses import dataclass, field
 
 from ottla.broker.log import checkpoints, transaction_index
 from ottla.broker.log.checkpoints import MalformedFile
+from ottla.broker.log.directories import parse_name
 from ottla.broker.log.examine.files import FileKind, LogFile, classify
-from ottla.broker.log.examine.findings import INDEX_REMEDY, REPAIRED, Finding, Fix
+from ottla.broker.log.examine.findings import ALONE, INDEX_REMEDY, REPAIRED, Finding, Fix
 from ottla.broker.log.examine.index_checks import OffsetIndexCheck, TimeIndexCheck
 from ottla.broker.log.examine.records import describe_records
 from ottla.broker.log.examine.scan import Damage, Entry, LogScan
@@ -70,6 +74,7 @@ class _Verification:
         self._progress = progress
         self._facts = PartitionFacts(directory)
         self._files: dict[FileKind, list[LogFile]] = {}
+        self._is_partition = True
         self._producers = ProducerState()
         self._stored_epochs: LeaderEpochs | None = None
         self._epochs_told = False
@@ -86,9 +91,12 @@ class _Verification:
             # What waits to be removed or swapped in is the business of the next start.
             if file is not None and not name.endswith((".deleted", ".swap", ".cleaned")):
                 self._files.setdefault(file.kind, []).append(file)
+        logs = self._files.get(FileKind.LOG, [])
+        self._is_partition = (
+            bool(logs) or parse_name(facts.directory.rpartition("/")[2]) is not None
+        )
         self._stored_epochs = self._read_epochs()
         self._check_topic_id()
-        logs = self._files.get(FileKind.LOG, [])
         self._check_orphans(logs)
         if logs:
             self._expected = logs[0].base_offset
@@ -114,6 +122,8 @@ class _Verification:
         keeps: str = "",
     ) -> None:
         path = file if isinstance(file, str) else file.path
+        if fix is not Fix.NOTHING and not self._is_partition:
+            remedy, fix, gives_up, keeps = ALONE, Fix.NOTHING, "", ""
         self._facts.findings.append(
             Finding(path, what, remedy, position, size, fix, gives_up, keeps)
         )
@@ -394,7 +404,9 @@ class _Verification:
             return
         if file.base_offset == self._expected:
             self._check_snapshot_at(file.base_offset)
-        elif self._read_snapshot(file, tell=True) is not None and file.base_offset > self._expected:
+        elif self._read_snapshot(file, tell=True) is None or not self._is_partition:
+            return
+        elif file.base_offset > self._expected:
             what = f"it stands at an offset behind the log, which ends at {self._expected}"
             self._find(file, what, REPAIRED, fix=Fix.REMOVE_SNAPSHOT)
 

@@ -12,6 +12,7 @@ from ottla.broker.log.checkpoints import MalformedFile, TopicPartition
 from ottla.broker.log.directories import METADATA_TOPIC, Kind, parse_name, partition_name
 from ottla.broker.log.examine.dump import dump_file
 from ottla.broker.log.examine.files import (
+    PARTITION_KINDS,
     FileKind,
     LogFile,
     classify,
@@ -63,21 +64,15 @@ def verify_path(
 
 def _partitions(disk: Disk, path: str) -> list[str]:
     found = classify(path)
-    if list_names(disk, path) is None and (found is None or not _in_partition(found)):
+    if list_names(disk, path) is None and (found is None or found.kind not in PARTITION_KINDS):
         return []
     return partition_directories(disk, path)
 
 
 def _small_files(disk: Disk, path: str) -> Iterator[LogFile]:
     for file in find_files(disk, path):
-        if not _in_partition(file):
+        if file.kind not in PARTITION_KINDS:
             yield file
-
-
-def _in_partition(file: LogFile) -> bool:
-    """Whether a file is verified with its partition."""
-    apart = (FileKind.QUORUM_STATE, FileKind.METADATA_SNAPSHOT)
-    return bool(file.topic) and file.kind not in apart
 
 
 def _verify_file(disk: Disk, file: LogFile, ends: dict[TopicPartition, int]) -> Iterator[Finding]:
