@@ -76,10 +76,26 @@ def test_nobody_there_and_what_is_no_address(capsys: CaptureText) -> None:
         server = f"127.0.0.1:{bound.getsockname()[1]}"
         assert main(["config", "--bootstrap-server", server]) == 69
     assert f"ottla: no broker answers on {server}: " in capsys.readouterr().err
-    assert main(["config", "--bootstrap-server", "9092"]) == 69
-    assert "HOST:PORT" in capsys.readouterr().err
-    assert main(["config", "--bootstrap-server", "127.0.0.1:65536"]) == 69
-    assert "HOST:PORT" in capsys.readouterr().err
+    for address in ("9092", "127.0.0.1:65536", "http://127.0.0.1:9092", "a..b:1", "", "a:1,b"):
+        assert main(["config", "--bootstrap-server", address]) == 2
+        assert "HOST:PORT" in capsys.readouterr().err
+
+
+def test_of_several_servers_the_first_that_answers_is_asked(
+    broker: BrokerThread, capsys: CaptureText
+) -> None:
+    with socket.socket() as bound, socket.socket() as other:
+        silent = []
+        for one in (bound, other):
+            one.bind(("127.0.0.1", 0))
+            silent.append(f"127.0.0.1:{one.getsockname()[1]}")
+        servers = f"{silent[0]}, {broker.bootstrap_servers},{silent[1]}"
+        assert main(["config", "--bootstrap-server", servers, "num.partitions"]) == 0
+        assert capsys.readouterr().err == ""
+        assert main(["config", "--bootstrap-server", ",".join(silent)]) == 69
+
+    told = capsys.readouterr().err
+    assert all(f"no broker answers on {one}: " in told for one in silent)
 
 
 def test_settings_of_a_start_are_not_mixed_with_a_brokers(capsys: CaptureText) -> None:

@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 
 import click
 
+from ottla.client.cli.addresses import ALLOWED, parse_address
 from ottla.client.cli.running_config import Unanswered, ask_running
 from ottla.config.broker import BrokerConfig
 from ottla.config.catalogue import broker_keys, setting_key
@@ -45,6 +46,23 @@ class Row:
     sentence: str
 
 
+def _addresses(
+    _context: click.Context, _parameter: click.Parameter, servers: str | None
+) -> list[tuple[str, int]] | None:
+    """Host and port of each server of a list in Kafka's form."""
+    if servers is None:
+        return None
+    found = []
+    for server in filter(None, map(str.strip, servers.split(","))):
+        address = parse_address(server)
+        if address is None:
+            raise click.BadParameter(f"{server}: {ALLOWED}, or several with commas between them.")
+        found.append(address)
+    if not found:
+        raise click.BadParameter(f"{ALLOWED}, or several with commas between them.")
+    return found
+
+
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("pattern", required=False)
 @click.option("--config", "file", metavar="FILE", help="Read settings from a server.properties.")
@@ -53,9 +71,11 @@ class Row:
 )
 @click.option(
     "--bootstrap-server",
-    "server",
+    "addresses",
     metavar="HOST:PORT",
-    help="Ask a running broker what is in force there instead.",
+    callback=_addresses,
+    help="Ask a running broker what is in force there instead; of HOST:PORT,HOST:PORT the first"
+    " that answers.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Write a JSON list.")
 @click.option("--all", "everything", is_flag=True, help="Show Kafka's internal keys too.")
@@ -63,7 +83,7 @@ def command(
     pattern: str | None,
     file: str | None,
     overrides: tuple[str, ...],
-    server: str | None,
+    addresses: list[tuple[str, int]] | None,
     as_json: bool,
     everything: bool,
 ) -> int:
@@ -82,10 +102,10 @@ def command(
     topics have by them. What one topic, group or client has set for itself is shown by
     kafka-configs.sh --describe.
     """
-    if server is not None and (file is not None or overrides):
+    if addresses is not None and (file is not None or overrides):
         raise click.UsageError("--bootstrap-server asks a broker, which has its own settings")
     try:
-        loaded = load(file, overrides) if server is None else ask_running(server)
+        loaded = ask_running(addresses) if addresses else load(file, overrides)
     except Unanswered as error:
         click.echo(f"ottla: {error}", err=True)
         return UNAVAILABLE
@@ -99,7 +119,7 @@ def command(
         _show_table(rows)
     elif rows:
         click.echo("\n".join(_properties(rows)))
-    if rows and server is None:
+    if rows and addresses is None:
         click.echo(f"ottla: {AT_A_START}", err=True)
     return 0 if rows else NOT_FOUND
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from ottla.client.connection import Connection
@@ -13,7 +14,6 @@ from ottla.protocol.messages.configs import DescribeConfigsRequest
 from ottla.protocol.messages.metadata import DescribeClusterRequest
 
 ANSWER_SECONDS_MAX = 10.0
-PORT_MAX = 65535
 BROKER_RESOURCE = 4
 DESCRIBE_CLUSTER_VERSION = 0
 DESCRIBE_CONFIGS_VERSION = 4
@@ -29,28 +29,26 @@ class Unanswered(Exception):
     """A sentence on why there is no answer."""
 
 
-def ask_running(server: str) -> Loaded:
-    """The settings of the broker at `host:port` that are no defaults, with where they come from.
+def ask_running(addresses: Sequence[tuple[str, int]]) -> Loaded:
+    """The settings that are no defaults of the first broker that answers, in the order given, with
+    where they come from.
 
     Passwords are not told by a broker, and are missing. Raises Unanswered.
     """
-    host, port = _address(server)
-    try:
-        return asyncio.run(_ask(host, port))
-    except TimeoutError as error:
-        raise Unanswered(f"{server} did not answer within {ANSWER_SECONDS_MAX:g} s.") from error
-    except OSError as error:
-        raise Unanswered(
-            f"no broker answers on {server}: {error.strerror or error}. Name a host and port of its"
-            " listeners; its start-up lines say them."
-        ) from error
-
-
-def _address(server: str) -> tuple[str, int]:
-    host, colon, port = server.strip().rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > PORT_MAX or not host:
-        raise Unanswered(f"--bootstrap-server {server}: allowed is HOST:PORT.")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    assert addresses
+    silent = []
+    for host, port in addresses:
+        server = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            return asyncio.run(_ask(host, port))
+        except TimeoutError:
+            silent.append(f"{server} did not answer within {ANSWER_SECONDS_MAX:g} s")
+        except OSError as error:
+            silent.append(f"no broker answers on {server}: {error.strerror or error}")
+    raise Unanswered(
+        f"{'; '.join(silent)}. Name a host and port of a broker's listeners; its start-up lines"
+        " say them."
+    )
 
 
 async def _ask(host: str, port: int) -> Loaded:
