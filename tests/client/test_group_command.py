@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 from confluent_kafka import Consumer, Producer
 
@@ -52,6 +54,50 @@ def test_a_member_s_words_do_not_command_the_terminal(capsys: pytest.CaptureFixt
     assert line.endswith("group_empty: \\x1b[2J\\n\u00e9  client_id=a\\rb")
 
 
+def test_no_proxy_is_asked(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as silent, BrokerThread(config={"ottla.telemetry.port": 0}) as broker:
+        silent.bind(("127.0.0.1", 0))
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{silent.getsockname()[1]}")
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        address = f"127.0.0.1:{broker.running.telemetry_port}"
+        assert main(["group", "why", "nobody", "--telemetry", address]) == 1
+
+    assert "remembers nothing" in capsys.readouterr().err
+
+
+def test_a_port_alone_is_one_of_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    with BrokerThread(config={"ottla.telemetry.port": 0}) as broker:
+        port = str(broker.running.telemetry_port)
+        assert main(["group", "why", "nobody", "--telemetry", port]) == 1
+
+    assert "remembers nothing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1:87101",
+        "87101",
+        "0",
+        "https://x",
+        "localhost",
+        "localhost:port",
+        ":9464",
+        "a..b:1",
+    ],
+)
+def test_what_is_no_address_is_told_with_the_form(
+    capsys: pytest.CaptureFixture[str], address: str
+) -> None:
+    assert main(["group", "why", "g", "--telemetry", address]) == 2
+
+    assert f"{address}: allowed is HOST:PORT" in capsys.readouterr().err
+
+
 def test_without_a_broker_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     status = main(["group", "why", "g", "--telemetry", "127.0.0.1:1"])
 
@@ -69,7 +115,6 @@ def test_what_is_no_broker_s_telemetry_is_told_from_silence(
 
     assert status == 69
     assert "what answers is no broker's telemetry" in capsys.readouterr().err
-    assert main(["group", "why", "g", "--telemetry", "localhost:port"]) == 69
 
 
 def test_a_wrong_option_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:

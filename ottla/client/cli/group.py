@@ -8,21 +8,36 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from http.client import HTTPException
+from http.client import OK, HTTPConnection, HTTPException
 from typing import Any
-from urllib.error import HTTPError, URLError
 from urllib.parse import quote
-from urllib.request import urlopen
 
 import click
 
-DEFAULT_TELEMETRY = "127.0.0.1:9464"
+from ottla.client.cli.addresses import ALLOWED, parse_address, parse_port
+
+OWN_HOST = "127.0.0.1"
+DEFAULT_TELEMETRY = f"{OWN_HOST}:9464"
 ANSWER_SECONDS_MAX = 10.0
 NOT_FOUND = 1
 UNAVAILABLE = 69
 """EX_UNAVAILABLE of sysexits.h."""
 OWN_FIELDS = ("wall_ms", "event", "group", "reason")
 MS_PER_S = 1000
+
+
+def _address(
+    _context: click.Context, _parameter: click.Parameter, telemetry: str
+) -> tuple[str, int]:
+    """Host and port of what a person may have copied from the start-up lines."""
+    stated = telemetry.strip().removeprefix("http://").partition("/")[0]
+    port = parse_port(telemetry.strip())
+    address = parse_address(stated) if port is None else (OWN_HOST, port)
+    if address is None:
+        raise click.BadParameter(
+            f"{telemetry}: {ALLOWED}, http://HOST:PORT, or a port of this machine."
+        )
+    return address
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -37,23 +52,25 @@ def command() -> None:
     metavar="HOST:PORT",
     default=DEFAULT_TELEMETRY,
     show_default=True,
-    help="The broker's ottla.telemetry.host and port; a URL with them does, too.",
+    callback=_address,
+    help="The broker's ottla.telemetry.host and port; a URL with them does, too, and PORT alone is"
+    " one of this machine. It is asked directly, whatever proxies are set.",
 )
-def why(group: str, telemetry: str) -> int:
+def why(group: str, telemetry: tuple[str, int]) -> int:
     """Print each rebalance, eviction, fencing and offset reset of GROUP, and each new member
     of a classic one, with its reason.
 
     A running broker is asked, which remembers the newest events since its start.
     """
-    address = _address(telemetry)
+    host, port = telemetry
     try:
-        events = _events(address, group)
+        events = _events(host, port, group)
     except (OSError, HTTPException, ValueError) as error:
-        cause = error.reason if isinstance(error, URLError) else error
-        if isinstance(error, HTTPError | HTTPException | ValueError):
-            cause = "what answers is no broker's telemetry"
+        is_foreign = isinstance(error, HTTPException | ValueError)
+        cause = "what answers is no broker's telemetry" if is_foreign else error
+        server = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         click.echo(
-            f"ottla: no broker answers on {address}: {cause}. Name the broker's"
+            f"ottla: no broker answers on http://{server}: {cause}. Name the broker's"
             " ottla.telemetry.host and port by --telemetry; its start-up lines say them.",
             err=True,
         )
@@ -78,15 +95,16 @@ def main(arguments: Sequence[str]) -> int:
     return int(status or 0)
 
 
-def _address(telemetry: str) -> str:
-    """http://HOST:PORT of what a person may have copied from the start-up lines."""
-    return "http://" + telemetry.removeprefix("http://").partition("/")[0]
-
-
-def _events(address: str, group: str) -> list[dict[str, Any]]:
-    url = f"{address}/events?group={quote(group, safe='')}"
-    with urlopen(url, timeout=ANSWER_SECONDS_MAX) as answer:
+def _events(host: str, port: int, group: str) -> list[dict[str, Any]]:
+    connection = HTTPConnection(host, port, timeout=ANSWER_SECONDS_MAX)
+    try:
+        connection.request("GET", f"/events?group={quote(group, safe='')}")
+        answer = connection.getresponse()
+        if answer.status != OK:
+            raise HTTPException(answer.reason)
         return [json.loads(line) for line in answer.read().splitlines()]
+    finally:
+        connection.close()
 
 
 def _line(event: dict[str, Any]) -> str:
