@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import socket
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -28,7 +31,7 @@ def test_it_tells_each_event_with_its_reason(capsys: pytest.CaptureFixture[str])
         nobody = main(["group", "why", "nobody", "--telemetry", f"http://{address}/metrics"])
 
     assert status == 0
-    assert [line.split()[2] for line in told[:4]] == [
+    assert [line.split()[1] for line in told[:4]] == [
         "group_member_joined:",
         "group_rebalances:",
         "group_generation:",
@@ -52,6 +55,29 @@ def test_a_member_s_words_do_not_command_the_terminal(capsys: pytest.CaptureFixt
 
     (line,) = capsys.readouterr().out.splitlines()
     assert line.endswith("group_empty: \\x1b[2J\\n\u00e9  client_id=a\\rb")
+
+
+@pytest.fixture
+def far_east(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Local time is nine hours ahead of UTC."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Asia/Tokyo-9")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("far_east")
+def test_times_are_utc_as_in_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+    with BrokerThread(config={"ottla.telemetry.port": 0}) as broker:
+        told = Told("group_empty", "g", "nobody is left", {})
+        broker.running.rooms.groups.history.add([told])
+        address = f"127.0.0.1:{broker.running.telemetry_port}"
+        assert main(["group", "why", "g", "--telemetry", address]) == 0
+
+    moment, *_ = capsys.readouterr().out.split()
+    assert moment.endswith("Z")
+    assert abs(datetime.now(UTC) - datetime.fromisoformat(moment)) < timedelta(hours=1)
 
 
 def test_no_proxy_is_asked(

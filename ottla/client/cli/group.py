@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from http.client import OK, HTTPConnection, HTTPException
 from typing import Any
 from urllib.parse import quote
@@ -60,7 +60,8 @@ def why(group: str, telemetry: tuple[str, int]) -> int:
     """Print each rebalance, eviction, fencing and offset reset of GROUP, and each new member
     of a classic one, with its reason.
 
-    A running broker is asked, which remembers the newest events since its start.
+    A running broker is asked, which remembers the newest events since its start. Times are UTC,
+    as in its log.
     """
     host, port = telemetry
     try:
@@ -108,13 +109,13 @@ def _events(host: str, port: int, group: str) -> list[dict[str, Any]]:
 
 
 def _line(event: dict[str, Any]) -> str:
-    moment = datetime.fromtimestamp(event["wall_ms"] / MS_PER_S)
+    moment = datetime.fromtimestamp(event["wall_ms"] / MS_PER_S, UTC).replace(tzinfo=None)
     shown = " ".join(
         f"{name}={value}"
         for name, value in event.items()
         if name not in OWN_FIELDS and value is not None
     )
-    time = moment.isoformat(sep=" ", timespec="milliseconds")
-    line = f"{time}  {event['event']}: {event['reason']}  {shown}".rstrip()
+    time = moment.isoformat(timespec="milliseconds")
+    line = f"{time}Z  {event['event']}: {event['reason']}  {shown}".rstrip()
     # Reasons and ids are a client's own text, which must not command the terminal.
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in line)
