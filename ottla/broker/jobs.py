@@ -61,30 +61,33 @@ def schedule_jobs(scheduler: Scheduler, rooms: Rooms, server: Server) -> None:
         partial(apply_retention, rooms),
         delay_ms=delay_ms,
     )
-    scheduler.every(
-        "recovery-point-checkpoint",
-        config.log_flush_offset_checkpoint_interval_ms,
-        logs.checkpoint_recovery_points,
-        threaded=True,
-    )
     scheduler.every("descriptors", RELEASE_INTERVAL_MS, release_descriptors)
     scheduler.every("waypoints", WAYPOINT_INTERVAL_MS, partial(keep_waypoints, logs), delay_ms=0)
     scheduler.every("replica-moves", MOVES_INTERVAL_MS, rooms.moves.run)
     scheduler.every(
         "scrub", SCRUB_RUN_MS, partial(scrub_a_while, rooms, SCRUB_RUN_MS), delay_ms=delay_ms
     )
-    scheduler.every(
-        "log-start-checkpoint",
-        config.log_flush_start_offset_checkpoint_interval_ms,
-        logs.checkpoint_log_start_offsets,
-        threaded=True,
-    )
-    scheduler.every(
-        "high-watermark-checkpoint",
-        config.replica_high_watermark_checkpoint_interval_ms,
-        logs.checkpoint_high_watermarks,
-        threaded=True,
-    )
+    for name, interval_ms, write in (
+        (
+            "recovery-point-checkpoint",
+            config.log_flush_offset_checkpoint_interval_ms,
+            logs.checkpoint_recovery_points,
+        ),
+        (
+            "log-start-checkpoint",
+            config.log_flush_start_offset_checkpoint_interval_ms,
+            logs.checkpoint_log_start_offsets,
+        ),
+        (
+            "high-watermark-checkpoint",
+            config.replica_high_watermark_checkpoint_interval_ms,
+            logs.checkpoint_high_watermarks,
+        ),
+    ):
+        if interval_ms > 0:
+            scheduler.every(name, interval_ms, write, threaded=True)
+        else:  # Kafka writes them once then, and again at the stop
+            scheduler.once(name, delay_ms, write, threaded=True)
     schedule_group_jobs(scheduler, rooms)
     schedule_account_jobs(scheduler, rooms)
     schedule_share_jobs(scheduler, rooms)
