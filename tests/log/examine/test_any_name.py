@@ -131,7 +131,7 @@ def test_a_log_dir_that_is_named_like_a_partition_is_one(tmp_path: Path, capsys:
     finally:
         held.close()
 
-    assert f"{log_dir} is in use by process " in capsys.readouterr().err
+    assert f"{log_dir} is in use by " in capsys.readouterr().err
     assert not (tmp_path / ".lock").exists()
 
 
@@ -148,6 +148,6 @@ def test_a_link_or_a_copy_within_a_log_dir_waits_for_its_broker(
     try:
         for path in (link, log_dir / "copy", link / f"{FIRST}.log"):
             assert main(["log", "repair", str(path)]) == 1
-            assert f"{log_dir} is in use by process " in capsys.readouterr().err
+            assert f"{log_dir} is in use by " in capsys.readouterr().err
     finally:
         held.close()
