@@ -76,8 +76,8 @@ class DiskFaults:
         self.refusals: Counter[tuple[str, str]] = Counter()
         """Calls that were refused, by log dir and the name of their errno."""
         self._refused: dict[str, tuple[int, str]] = {}
-        self._untold: dict[str, int] = {}
-        self._tell_at_ms: dict[str, int] = {}
+        self._untold: Counter[tuple[str, str]] = Counter()
+        self._tell_at_ms: dict[tuple[str, str], int] = {}
         self._clock = clock
         self.lost: StorageLost | None = None
         self._dirs = list(dirs)
@@ -127,22 +127,22 @@ class DiskFaults:
         return error if self._clock.monotonic_ms() - at_ms < REFUSAL_MS else None
 
     def _refuse(self, directory: str, call: Call, name: str, error: OSError) -> None:
-        now_ms = self._clock.monotonic_ms()
-        self.refusals[directory, name] += 1
+        now_ms, kind = self._clock.monotonic_ms(), (directory, name)
+        self.refusals[kind] += 1
+        self._untold[kind] += 1
         if call is Call.WRITE:
             self._refused[directory] = now_ms, str(error)
-        untold = self._untold[directory] = self._untold.get(directory, 0) + 1
-        if now_ms < self._tell_at_ms.get(directory, now_ms):
+        if now_ms < self._tell_at_ms.get(kind, now_ms):
             return
-        self._untold[directory] = 0
-        self._tell_at_ms[directory] = now_ms + REFUSAL_MS
+        calls, self._untold[kind] = self._untold[kind], 0
+        self._tell_at_ms[kind] = now_ms + REFUSAL_MS
         self._events.warning(
             "disk_call_refused",
             dir=directory,
             call=call.value,
             errno=name,
             error=str(error),
-            calls=untold,
+            calls=calls,
         )
 
     def _end(self, which: str, directory: str) -> Reaction:

@@ -58,13 +58,19 @@ def test_one_line_tells_of_all_that_a_full_dir_refuses_for_a_while() -> None:
     clock.advance(REFUSAL_MS)
     assert disks.refused_lately("/a") is None
 
-    disks.failed("/a", Call.WRITE, full)
     disks.failed("/b", Call.READ, OSError(errno.EIO, "no"))
-
-    told = [(fields["dir"], fields["calls"]) for _, _, fields in events.told]
-    assert told == [("/a", 1), ("/a", 5), ("/b", 1)]
-    assert disks.refusals == {("/a", "ENOSPC"): 6, ("/b", "EIO"): 1}
     assert disks.refused_lately("/b") is None, "it may be written to"
+    disks.failed("/b", Call.WRITE, full)
+    disks.failed("/a", Call.WRITE, full)
+
+    told = [(fields["dir"], fields["errno"], fields["calls"]) for _, _, fields in events.told]
+    assert told == [
+        ("/a", "ENOSPC", 1),
+        ("/b", "EIO", 1),
+        ("/b", "ENOSPC", 1),
+        ("/a", "ENOSPC", 5),
+    ]
+    assert disks.refusals == {("/a", "ENOSPC"): 6, ("/b", "EIO"): 1, ("/b", "ENOSPC"): 1}
 
 
 def test_a_dir_goes_offline_once() -> None:

@@ -56,9 +56,9 @@ class Kit:
         return checkpoints.read_whole(self.disk, path)
 
 
-def append(log: Log, value: bytes = b"x" * 40) -> None:
+def append(log: Log, value: bytes = b"x" * 40, *, leader_epoch: int = 0) -> None:
     batch = build_batch([Record(0, 1_704_067_200_000, None, value)])
-    log.append_as_leader(memoryview(batch), leader_epoch=0, now_ms=1_704_067_200_000)
+    log.append_as_leader(memoryview(batch), leader_epoch=leader_epoch, now_ms=1_704_067_200_000)
 
 
 def flush(log: Log) -> None:
@@ -356,6 +356,62 @@ def test_a_full_disk_ends_a_stop_without_its_mark_and_nothing_else(refused: str)
         again = other.started()
         assert again.unclean_dirs == ["/data"]
         assert [log.log_end_offset for log in again.logs] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("call", "path", "number"),
+    [
+        ("create", "t-1/0", errno.EIO),
+        ("create", "t-1/leader-epoch", errno.EROFS),
+        ("sync", "t-1/leader-epoch", errno.EIO),
+        ("sync_dir", "t-1", errno.EIO),
+    ],
+)
+def test_a_disk_that_breaks_at_the_stop_keeps_no_other_from_its_mark(
+    call: str, path: str, number: int
+) -> None:
+    kit = Kit("/meta", "/b")
+    manager = kit.started()
+    logs = [manager.create("t", partition, TOPIC_ID) for partition in range(4)]
+    assert logs[1].directory.startswith("/b")
+    for log in logs:
+        append(log)
+    kit.disk.inject(call, number, path=path, times=9)
+
+    manager.shutdown(7)
+
+    assert list(manager.offline_dirs) == ["/b"]
+    assert kit.content("/meta/.kafka_cleanshutdown") is not None
+    assert kit.content("/b/.kafka_cleanshutdown") is None
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_leader_epochs_for_which_there_was_no_room_are_found_again(is_stopped: bool) -> None:
+    """What the file does not name is read again from the log, however much of it is on disk."""
+    kit = Kit()
+    manager = kit.started()
+    log = manager.create("t", 0, TOPIC_ID)
+    append(log)
+    flush(log)
+    kit.disk.inject("create", errno.ENOSPC, path="leader-epoch", times=9)
+    for leader_epoch in (2, 3):
+        for _ in range(12):
+            append(log, leader_epoch=leader_epoch)
+    epochs = log.epochs.entries
+    assert [epoch for epoch, _ in epochs] == [0, 2, 3]
+    assert len(log.segments) > 1
+    if is_stopped:
+        manager.shutdown(7)
+    else:
+        flush(log)
+        manager.checkpoint_recovery_points()
+
+    for mode in CrashMode:
+        other = Kit()
+        other.disk = kit.disk.crash(random.Random(1), mode)
+        (again,) = other.started().logs
+        assert again.log_end_offset == 25
+        assert again.epochs.entries == epochs, mode
 
 
 def test_an_offline_dir_is_neither_served_nor_refilled() -> None:

@@ -74,6 +74,25 @@ async def test_what_a_handler_takes_of_the_loop_is_charged(handler: Any) -> None
     assert _owed_ms(quotas) >= (WORKED_S * HUNDREDTHS - 1.0) * 1000
 
 
+async def test_a_handler_hears_of_what_it_awaits_in_vain() -> None:
+    awaited: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def mapping(session: Any, request: Any, version: int) -> MetadataResponse:
+        asyncio.get_running_loop().call_soon(awaited.set_exception, OSError("no such host"))
+        try:
+            await awaited
+        except OSError as error:
+            return MetadataResponse(cluster_id=str(error))
+        raise AssertionError
+
+    handlers = {ApiKey.METADATA: mapping, ApiKey.API_VERSIONS: answer_at_once}
+    async with serving(handlers) as served:
+        raw, _ = await _metered(served, 1.0)
+        raw.send(MetadataRequest(), 2)
+        assert b"no such host" in await raw.frame()
+        raw.close()
+
+
 async def test_a_handler_hears_that_it_is_cancelled() -> None:
     heard: list[str] = []
     begun = asyncio.Event()

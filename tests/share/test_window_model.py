@@ -76,6 +76,12 @@ class Model(RuleBasedStateMachine):
             self.log.append(Found(self.log_end, self.log_end + size - 1, aborted))
             self.log_end += size
 
+    @rule(index=st.integers(0, 30))
+    def compact(self, index: int) -> None:
+        """A batch goes out of the log, whatever became of its records."""
+        if self.log:
+            del self.log[index % len(self.log)]
+
     @rule(
         member=st.sampled_from(MEMBERS),
         records=st.integers(1, 12),

@@ -59,6 +59,8 @@ def _of_the_format(
 def _with_names(path: str) -> str:
     """The path as findings spell it, absolute where it does not name its directory: by that name
     the topic is known."""
+    if os.pardir in path.split(os.sep):
+        path = os.path.realpath(path)  # behind a link it is the parent of what the link names
     path = os.path.normpath(path)
     directory = path if os.path.isdir(path) else os.path.dirname(path)
     is_named = os.path.basename(directory) not in ("", os.curdir, os.pardir)

@@ -23,12 +23,13 @@ NO_OFFSET = -1
 class LeaderEpochs:
     """The epochs of one log, oldest first. `dirty` while the file is behind."""
 
-    __slots__ = ("_epochs", "_on_disk", "_starts", "dirty")
+    __slots__ = ("_epochs", "_on_disk", "_starts", "_written", "dirty")
 
     def __init__(self) -> None:
         self._epochs: list[int] = []
         self._starts: list[int] = []
         self._on_disk = b""
+        self._written: frozenset[int] = frozenset()
         self.dirty = False
 
     def __repr__(self) -> str:
@@ -43,7 +44,7 @@ class LeaderEpochs:
             found._starts.append(natural(start))
         if not _ascends(found._epochs) or not _ascends(found._starts):
             raise MalformedFile("epochs and offsets do not ascend")
-        found._on_disk = data
+        found._holds(data)
         return found
 
     def unwritten(self, end_offset: int) -> bytes | None:
@@ -54,8 +55,20 @@ class LeaderEpochs:
 
     def wrote(self, data: bytes) -> None:
         """The file holds `data` now."""
-        self._on_disk = data
+        self._holds(data)
         self.dirty = self.unwritten(LONG_MAX) is not None
+
+    def _holds(self, data: bytes) -> None:
+        self._on_disk = data
+        self._written = frozenset(natural(epoch) for epoch, _ in parse_rows(data, fields=2))
+
+    @property
+    def first_unwritten(self) -> int:
+        """Where the first epoch begins that the file does not name; LONG_MAX if it names all."""
+        if not self.dirty:
+            return LONG_MAX
+        starts = [start for epoch, start in self.entries if epoch not in self._written]
+        return min(starts, default=LONG_MAX)
 
     @property
     def entries(self) -> list[tuple[int, int]]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from ottla.broker.faults import Call, DiskFaults
+from ottla.broker.faults import Call, DiskFaults, Reaction
 from ottla.broker.log import checkpoints
 from ottla.broker.log.checkpoints import TopicPartition
 from ottla.broker.log.deletions import Deletions
@@ -402,17 +402,16 @@ class LogManager:
         self.scrubber.close()
         self.deletions.close()
         for log_dir in self._online():
-            for log in log_dir.logs.values():
+            for log in list(log_dir.logs.values()):
                 try:
                     log.close(clean=True)
                 except OSError as error:
                     log_dir.sound = False
-                    if log.failed is None:  # all is on disk but what a start makes anew
-                        log.close(clean=False)
-                        self.faults.failed(log_dir.path, Call.WRITE, error)
-                        continue
-                    self.faults.failed(log_dir.path, Call.SYNC, error)
-                    break
+                    # Unless it failed, all is on disk but what a start makes anew.
+                    call = Call.WRITE if log.failed is None else Call.SYNC
+                    if self.faults.failed(log_dir.path, call, error) is not Reaction.REFUSED:
+                        break
+                    log.close(clean=False)
         for name in CHECKPOINT_FILES:
             self._checkpoint(name)
         for log_dir in self._online():

@@ -107,8 +107,9 @@ class ReadableLog:
 
     @property
     def recovery_point(self) -> int:
-        """Where a recovery after a crash begins: nothing below it can be missing."""
-        return self.durable_end
+        """Where a recovery after a crash begins: nothing below it can be missing, nor the leader
+        epoch of it in the file."""
+        return min(self.durable_end, self.epochs.first_unwritten)
 
     @property
     def size_bytes(self) -> int:

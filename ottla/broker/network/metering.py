@@ -11,7 +11,6 @@ sends nothing once the quota is used up, and has the client ask again.
 
 from __future__ import annotations
 
-from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Generator
 from functools import partial
 from time import perf_counter
@@ -56,36 +55,37 @@ class AnswerTime:
         self.seconds = 0.0
 
 
-class _Timed:
+class _Timed(Generator[Any, Any, Any]):
     """A handler that awaits: `spent` hears how long the loop was in each of its steps."""
 
-    __slots__ = ("_answered", "_spent", "_work")
+    __slots__ = ("_answered", "_spent", "_steps")
 
     def __init__(
         self, work: Awaitable[Any], answered: AnswerTime, spent: Callable[[float], None]
     ) -> None:
-        self._work = work
+        self._steps = work.__await__()
         self._answered = answered
         self._spent = spent
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        steps = self._work.__await__()
-        step: Callable[[], Any] = partial(next, steps)
-        while True:
-            answered_before, began_s = self._answered.seconds, perf_counter()
-            try:
-                awaited = step()
-            except StopIteration as end:
-                return end.value
-            finally:
-                others_s = self._answered.seconds - answered_before
-                self._spent(perf_counter() - began_s - others_s)
-            try:
-                yield awaited
-            except CancelledError as error:
-                step = partial(steps.throw, error)
-            else:
-                step = partial(next, steps)
+        return self
+
+    def send(self, value: Any) -> Any:
+        return self._timed(partial(self._steps.send, value))
+
+    def throw(self, *error: Any) -> Any:
+        return self._timed(partial(self._steps.throw, *error))
+
+    def close(self) -> None:
+        self._steps.close()
+
+    def _timed(self, step: Callable[[], Any]) -> Any:
+        answered_before, began_s = self._answered.seconds, perf_counter()
+        try:
+            return step()
+        finally:
+            others_s = self._answered.seconds - answered_before
+            self._spent(perf_counter() - began_s - others_s)
 
 
 class Meter:

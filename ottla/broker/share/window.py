@@ -230,7 +230,8 @@ class Window:
                     if first > max(self.end, self.start + limits.record_locks):
                         break
                     self._pass_over(position, first)
-                    position = first
+                    position = max(first, self.start)
+                    continue
             if position >= self.end:
                 left = min(left, limits.record_locks - (self.end - self.start))
                 if left <= 0:

@@ -151,3 +151,17 @@ def test_a_link_or_a_copy_within_a_log_dir_waits_for_its_broker(
             assert f"{log_dir} is in use by " in capsys.readouterr().err
     finally:
         held.close()
+
+
+def test_behind_a_link_the_parent_is_the_targets(
+    copy: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    inner = tmp_path / "elsewhere" / "inner"
+    inner.mkdir(parents=True)
+    shutil.copytree(copy, tmp_path / "elsewhere" / "copy")
+    (tmp_path / "link").symlink_to(inner)
+    flip(copy / f"{FIRST}.log", 3)
+
+    assert main(["log", "verify", f"{tmp_path}/link/../copy"]) == 0
+    assert capsys.readouterr().out.startswith("1 partitions, ")
+    assert main(["log", "verify", str(copy)]) == 1
