@@ -6,10 +6,11 @@
 The greedy client is librdkafka with its defaults and as much to send, or to read, as it may; or a
 connection that asks for the metadata of a hundred partitions again and again, whose share of the
 broker's time is what `ottla_request_seconds` says of Metadata (Apache Kafka has no such figure, and
-is not asked). Its neighbour sends 200 small records a second, by turns alone and beside it: a disk
-that is slow for a while is slow for both. Ends with 1 if a greedy client was not within a tenth of
-its limit in some round, or if its neighbour's p99 was, in the median of the rounds, more than half
-as long again as alone before and after.
+is not asked). Its neighbour sends 200 small records a second, by turns alone and beside it: what is
+slow for a while is slow for both. Where the greedy client writes, both have each batch synced
+before its answer; elsewhere neither waits for the disk, whose own stalls would decide. Ends with 1
+if a greedy client was not within a tenth of its limit in some round, or if its neighbour's p99 was,
+in the median of the rounds, more than half as long again as alone before and after.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from rich.console import Console
 
 from tests.bench import load
 from tests.bench.group_requests import Asker, drive, frame
+from tests.bench.load import PAGE_CACHE
 from tests.peers import topics
 from tests.peers.jars import java
 from tests.peers.servers import ApacheKafka, Ottla, Server, free_port
@@ -49,9 +51,9 @@ NEIGHBOUR_RATIO_MAX = 1.5
 RECORD_BYTES = 1000
 FILL_RECORDS = 120_000
 PACED_PER_S = 200
-TOPIC, NEIGHBOUR_TOPIC, ASKED_TOPIC = "greedy", "neighbour", "asked"
+TOPIC, NEIGHBOUR_TOPIC, SYNCED_NEIGHBOUR_TOPIC, ASKED_TOPIC = "greedy", "calm", "synced", "asked"
 SYNCED = {"flush.messages": "1"}
-"""Both servers sync each batch of the greedy producer and of its neighbour before its answer."""
+CACHED = {"flush.messages": str(PAGE_CACHE)}
 GREEDY = {"client.id": "greedy", **load.QUIET}
 ASKER = "bench"
 """The client id of `group_requests.frame`."""
@@ -74,7 +76,7 @@ def set_quotas(server: Server, client_id: str, settings: str) -> None:
 
 
 @contextmanager
-def paced(server: Server) -> Iterator[list[float]]:
+def paced(server: Server, topic: str) -> Iterator[list[float]]:
     """The neighbour's latencies in seconds, gathered while the block runs."""
     producer = Producer(
         {"bootstrap.servers": server.bootstrap, "linger.ms": 0, "acks": "all", **load.QUIET}
@@ -94,7 +96,7 @@ def paced(server: Server) -> Iterator[list[float]]:
                 else:
                     errors.append(error)
 
-            producer.produce(NEIGHBOUR_TOPIC, bytes(100), on_delivery=done)
+            producer.produce(topic, bytes(100), on_delivery=done)
             due += 1 / PACED_PER_S
             while (left := due - time.perf_counter()) > 0:
                 producer.poll(left)
@@ -175,11 +177,12 @@ def p99_ms(latencies: list[float]) -> float:
 
 def measured(server: Server, work: Callable[[Server, float], float], seconds: float) -> Round:
     """One round: the neighbour alone, beside the greedy client, and alone again."""
-    with paced(server) as alone:
+    topic = SYNCED_NEIGHBOUR_TOPIC if work is produced_share else NEIGHBOUR_TOPIC
+    with paced(server, topic) as alone:
         time.sleep(seconds / 2)
-    with paced(server) as beside:
+    with paced(server, topic) as beside:
         share = work(server, seconds)
-    with paced(server) as after:
+    with paced(server, topic) as after:
         time.sleep(seconds / 2)
     return Round(share, p99_ms(beside), p99_ms(alone + after))
 
@@ -216,7 +219,8 @@ def main(kind: str, seconds: float, rounds: int) -> None:
     missed = False
     try:
         server.start()
-        topics.create(server.bootstrap, {TOPIC: 1, NEIGHBOUR_TOPIC: 1}, SYNCED)
+        topics.create(server.bootstrap, {TOPIC: 1, SYNCED_NEIGHBOUR_TOPIC: 1}, SYNCED)
+        topics.create(server.bootstrap, {NEIGHBOUR_TOPIC: 1}, CACHED)
         topics.create(server.bootstrap, {ASKED_TOPIC: ASKED_PARTITIONS})
         # Small batches: what a fetch cuts off at its end counts and brings nothing.
         small: load.Settings = {"batch.size": 16_000}
