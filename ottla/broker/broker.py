@@ -34,6 +34,7 @@ from ottla.broker.handlers.auto_create import AutoCreation
 from ottla.broker.handlers.context import Rooms
 from ottla.broker.handlers.coordinators import CoordinatorTopics
 from ottla.broker.handlers.enlisting import Enlisting
+from ottla.broker.handlers.metadata import PartitionAnswers
 from ottla.broker.handlers.producer_ids import ProducerIds
 from ottla.broker.handlers.served import build_table
 from ottla.broker.handlers.setting_history import SettingHistory
@@ -298,6 +299,7 @@ class Broker:
             ),
             unreadable=UnreadableRanges(self._events),
             setting_history=SettingHistory(self._clock, self._events),
+            partition_answers=PartitionAnswers(),
         )
 
     def _make_groups(self) -> GroupCoordinator:

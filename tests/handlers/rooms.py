@@ -27,6 +27,7 @@ from ottla.broker.handlers.auto_create import AutoCreation
 from ottla.broker.handlers.context import Rooms, Session
 from ottla.broker.handlers.coordinators import CoordinatorTopics
 from ottla.broker.handlers.enlisting import Enlisting
+from ottla.broker.handlers.metadata import PartitionAnswers
 from ottla.broker.handlers.producer_ids import ProducerIds
 from ottla.broker.handlers.served import HANDLERS
 from ottla.broker.handlers.setting_history import SettingHistory
@@ -152,6 +153,7 @@ class House:
             mutation_quotas=MutationQuotas(11_000),
             unreadable=UnreadableRanges(self.events),
             setting_history=SettingHistory(self._clock, self.events),
+            partition_answers=PartitionAnswers(),
         )
         self.session = Session(self.rooms, LISTENER, "127.0.0.1", 9092, "127.0.0.1:50000")
         await quorum.start()

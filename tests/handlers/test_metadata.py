@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.handlers.metadata import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from ottla.broker.handlers.metadata import (
+    CLUSTER_OPERATIONS,
+    TOPIC_OPERATIONS,
+    handle_metadata,
+)
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import (
     DescribeClusterRequest,
@@ -61,6 +65,19 @@ async def test_a_topic_shows_its_partitions_in_every_version(house: House, versi
         assert partition.offline_replicas == []
     assert answer.cluster_id == (CLUSTER_ID if version >= 2 else None)
     assert answer.controller_id == (NODE_ID if version >= 1 else -1)
+
+
+async def test_what_is_kept_of_partitions_is_kept_while_nothing_changes(house: House) -> None:
+    await house.create("a", partitions=2)
+    request = MetadataRequest([topic("a")])
+
+    before = handle_metadata(house.session, request, 12).topics[0].partitions
+    assert handle_metadata(house.session, request, 12).topics[0].partitions is before
+    await house.create("b")
+    after = handle_metadata(house.session, request, 12).topics[0].partitions
+
+    assert after is not before
+    assert len(after) == len(before) == 2
 
 
 async def test_odd_names_are_answered_one_by_one(house: House) -> None:

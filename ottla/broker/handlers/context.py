@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ottla.broker.handlers.auto_create import AutoCreation
     from ottla.broker.handlers.coordinators import CoordinatorTopics
     from ottla.broker.handlers.enlisting import Enlisting
+    from ottla.broker.handlers.metadata import PartitionAnswers
     from ottla.broker.handlers.producer_ids import ProducerIds
     from ottla.broker.handlers.setting_history import SettingHistory
     from ottla.broker.log.manager import LogManager
@@ -52,6 +53,7 @@ class Rooms:
     mutation_quotas: MutationQuotas
     unreadable: UnreadableRanges
     setting_history: SettingHistory
+    partition_answers: PartitionAnswers
 
     @property
     def image(self) -> MetadataImage:

@@ -43,6 +43,29 @@ CONTROLLER_ENDPOINTS = 2
 NO_LEADER = -1
 
 
+class PartitionAnswers:
+    """What Metadata says of partitions, kept as long as the image is the same: a client that asks
+    again and again, or many that ask for thousands of partitions, hold the loop for less."""
+
+    __slots__ = ("_image", "_kept")
+
+    def __init__(self) -> None:
+        self._image: MetadataImage | None = None
+        self._kept: dict[tuple[str, bool], dict[bytes, list[PartitionAnswer]]] = {}
+
+    def __repr__(self) -> str:
+        return f"<PartitionAnswers topics={sum(map(len, self._kept.values()))}>"
+
+    def of(
+        self, image: MetadataImage, listener_name: str, *, listener_errors: bool
+    ) -> dict[bytes, list[PartitionAnswer]]:
+        """Topic id -> its partitions, of those that were asked for by clients of a listener."""
+        if image is not self._image:
+            self._image = image
+            self._kept.clear()
+        return self._kept.setdefault((listener_name, listener_errors), {})
+
+
 def handle_metadata(session: Session, request: MetadataRequest, version: int) -> MetadataResponse:
     """The brokers and the asked topics; starts the creation of topics that may be auto-created."""
     asked = request.topics
@@ -50,7 +73,7 @@ def handle_metadata(session: Session, request: MetadataRequest, version: int) ->
         return _refused(asked)
     reachable = reachable_brokers(session)
     image = session.rooms.image
-    partitions_of = _partition_answers(image, reachable, version)
+    partitions_of = _partition_answers(session, image, reachable, version)
     if asked is None or (version == 0 and not asked):
         topics = [_topic_answer(topic, partitions_of) for topic in image.topics.by_name.values()]
     else:
@@ -203,12 +226,19 @@ def _topic_answer(topic: TopicImage, partitions_of: PartitionsOf) -> TopicAnswer
     )
 
 
-def _partition_answers(image: MetadataImage, reachable: Reachable, version: int) -> PartitionsOf:
+def _partition_answers(
+    session: Session, image: MetadataImage, reachable: Reachable, version: int
+) -> PartitionsOf:
     """A tight loop over the partitions of one topic: a cluster may have tens of thousands."""
     listener_errors = version >= LISTENER_ERRORS_SINCE_VERSION
     offline_replicas = reachable.offline_replicas
+    kept = session.rooms.partition_answers.of(
+        image, session.listener_name, listener_errors=listener_errors
+    )
 
     def partitions_of(topic: TopicImage) -> list[PartitionAnswer]:
+        if topic.topic_id in kept:
+            return kept[topic.topic_id]
         answers = []
         for index, partition in topic.partitions.items():
             leader = partition.leader
@@ -227,6 +257,7 @@ def _partition_answers(image: MetadataImage, reachable: Reachable, version: int)
                     offline_replicas(partition),
                 )
             )
+        kept[topic.topic_id] = answers
         return answers
 
     return partitions_of
