@@ -1,6 +1,6 @@
 # Every target sets up its own virtual environment first. ARGS="..." goes to the command of a target.
 
-PYTHON ?= python3
+PYTHON ?= $$(sh packaging/python.sh)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready

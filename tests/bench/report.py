@@ -7,6 +7,7 @@ import os
 import platform
 import statistics
 import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,7 +87,7 @@ def machine() -> dict[str, object]:
         "commit": commit.stdout.strip(),
         "processors": os.cpu_count(),
         "processor": model[0] if model else platform.machine(),
-        "python": platform.python_version(),
+        "python": f"{platform.python_version()} of {sys.base_prefix}",
         "system": platform.release(),
     }
 
