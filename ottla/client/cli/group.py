@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import click
 
-from ottla.client.cli.addresses import ALLOWED, parse_address, parse_port
+from ottla.client.cli.addresses import ALLOWED, parse_address, parse_port, written
 
 OWN_HOST = "127.0.0.1"
 DEFAULT_TELEMETRY = f"{OWN_HOST}:9464"
@@ -69,9 +69,8 @@ def why(group: str, telemetry: tuple[str, int]) -> int:
     except (OSError, HTTPException, ValueError) as error:
         is_foreign = isinstance(error, HTTPException | ValueError)
         cause = "what answers is no broker's telemetry" if is_foreign else error
-        server = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         click.echo(
-            f"ottla: no broker answers on http://{server}: {cause}. Name the broker's"
+            f"ottla: no broker answers on http://{written(host, port)}: {cause}. Name the broker's"
             " ottla.telemetry.host and port by --telemetry; its start-up lines say them.",
             err=True,
         )

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from ottla.client.cli.addresses import written
 from ottla.client.connection import Connection
 from ottla.config.broker import BrokerConfig, Layers
 from ottla.config.load import Loaded
@@ -38,7 +39,7 @@ def ask_running(addresses: Sequence[tuple[str, int]]) -> Loaded:
     assert addresses
     silent = []
     for host, port in addresses:
-        server = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        server = written(host, port)
         try:
             return asyncio.run(_ask(host, port))
         except TimeoutError:
