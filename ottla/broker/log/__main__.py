@@ -204,7 +204,9 @@ def repair(paths: tuple[str, ...], dry_run: bool, as_json: bool) -> int:
                 said = {"dry_run": dry_run, "does": sentence} | _finding(finding)
                 click.echo(_json(said) if as_json else ("would: " if dry_run else "") + sentence)
             if not dry_run and isinstance(found, PartitionFacts):
-                mender.partition(found)
+                directory = found.directory
+                places = {os.path.abspath(directory), os.path.realpath(directory)}
+                mender.partition(found, sorted(map(parent_of, places)))
             elif not dry_run and not whole:
                 mender.file(findings[0])
     if not as_json and not planned and not left:

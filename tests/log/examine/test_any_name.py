@@ -153,6 +153,23 @@ def test_a_link_or_a_copy_within_a_log_dir_waits_for_its_broker(
         held.close()
 
 
+def test_a_log_that_is_cut_behind_a_link_was_not_stopped_cleanly(tmp_path: Path) -> None:
+    log_dir = tmp_path / "data"
+    write_out(log_dir / "orders-0")
+    marker = log_dir / ".kafka_cleanshutdown"
+    marker.write_text('{"version":0,"brokerEpoch":1}')
+    link = tmp_path / "link"
+    link.symlink_to(log_dir / "orders-0")
+
+    assert main(["log", "repair", str(link)]) == 0
+    assert marker.exists()
+
+    flip(log_dir / "orders-0" / f"{FIRST}.log", 3)
+
+    assert main(["log", "repair", str(link)]) == 0
+    assert not marker.exists()
+
+
 def test_behind_a_link_the_parent_is_the_targets(
     copy: Path, tmp_path: Path, capsys: Captured
 ) -> None:

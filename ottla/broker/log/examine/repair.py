@@ -17,7 +17,7 @@ them; so no more is taken out than what no reader could have read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ottla.broker.log.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
@@ -71,11 +71,15 @@ class Repair:
         self._events = events
         self._now_ms = now_ms
 
-    def partition(self, facts: PartitionFacts) -> None:
-        """Does for a partition what `plan` says of its findings."""
+    def partition(self, facts: PartitionFacts, log_dirs: Iterable[str] = ()) -> None:
+        """Does for a partition what `plan` says of its findings.
+
+        `log_dirs` are those in which a broker may find it: its parent, if they are not told.
+        """
         directory = PartitionDir(self._disk, facts.directory, self._events)
         if any(finding.fix in (Fix.CUT_TAIL, Fix.TAKE_OUT) for finding in facts.findings):
-            self._take_marker(parent_of(facts.directory))
+            for log_dir in log_dirs or [parent_of(facts.directory)]:
+                self._take_marker(log_dir)
         by_path: dict[str, set[Fix]] = {}
         for finding in facts.findings:
             by_path.setdefault(finding.path, set()).add(finding.fix)
