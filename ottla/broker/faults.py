@@ -12,7 +12,7 @@ is nothing left to serve. It ends with EXIT_STATUS and one sentence, so that a s
 this end from a crash.
 
 A disk that is full refuses every write, so one line tells of all that a dir has refused in ten
-seconds, and the broker counts as not ready as long.
+seconds, and the broker counts as not ready as long. One more line tells when that is over.
 
 Pure but for the events; whoever makes the call reports its error here and obeys.
 """
@@ -78,6 +78,7 @@ class DiskFaults:
         self._refused: dict[str, tuple[int, str]] = {}
         self._untold: Counter[tuple[str, str]] = Counter()
         self._tell_at_ms: dict[tuple[str, str], int] = {}
+        self._last_ms: dict[tuple[str, str], int] = {}
         self._clock = clock
         self.lost: StorageLost | None = None
         self._dirs = list(dirs)
@@ -126,10 +127,25 @@ class DiskFaults:
         at_ms, error = self._refused.get(directory, (-REFUSAL_MS, ""))
         return error if self._clock.monotonic_ms() - at_ms < REFUSAL_MS else None
 
+    def tell_passed(self) -> None:
+        """Tells of the dirs that have refused no call for a while, once. Belongs to the loop."""
+        now_ms = self._clock.monotonic_ms()
+        for kind, last_ms in list(self._last_ms.items()):
+            if now_ms - last_ms >= REFUSAL_MS:
+                del self._last_ms[kind]
+                self._tell_at_ms.pop(kind)
+                calls = self._untold.pop(kind, 0)  # since the last line
+                directory, name = kind
+                if directory not in self.offline:
+                    self._events.info(
+                        "disk_calls_refused_no_more", dir=directory, errno=name, calls=calls
+                    )
+
     def _refuse(self, directory: str, call: Call, name: str, error: OSError) -> None:
         now_ms, kind = self._clock.monotonic_ms(), (directory, name)
         self.refusals[kind] += 1
         self._untold[kind] += 1
+        self._last_ms[kind] = now_ms
         if call is Call.WRITE:
             self._refused[directory] = now_ms, str(error)
         if now_ms < self._tell_at_ms.get(kind, now_ms):

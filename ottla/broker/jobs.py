@@ -22,6 +22,7 @@ DELETION_SWEEP_MS = 1000
 ACCOUNT_SWEEP_MS = 60_000
 SNAPSHOT_CHECK_MS = 10_000
 SCRUB_RUN_MS = 1000
+REFUSALS_CHECK_MS = 1000
 MOVES_INTERVAL_MS = 500
 """How late a move between log dirs may begin."""
 
@@ -62,6 +63,7 @@ def schedule_jobs(scheduler: Scheduler, rooms: Rooms, server: Server) -> None:
         delay_ms=delay_ms,
     )
     scheduler.every("descriptors", RELEASE_INTERVAL_MS, release_descriptors)
+    scheduler.every("refusals", REFUSALS_CHECK_MS, logs.faults.tell_passed)
     scheduler.every("waypoints", WAYPOINT_INTERVAL_MS, partial(keep_waypoints, logs), delay_ms=0)
     scheduler.every("replica-moves", MOVES_INTERVAL_MS, rooms.moves.run)
     scheduler.every(

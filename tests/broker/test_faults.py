@@ -46,6 +46,30 @@ def test_each_error_has_its_reaction(call: Call, number: int, reaction: Reaction
     assert events.fields(told)["errno"] == errno.errorcode[number]
 
 
+def test_one_line_tells_that_a_dir_refuses_no_more() -> None:
+    events, clock = RecordedEvents(), SimClock()
+    disks = DiskFaults(["/a", "/b"], metadata_dir=None, clock=clock, events=events)
+    full = OSError(errno.ENOSPC, "No space left on device")
+    disks.failed("/a", Call.WRITE, full)
+    disks.failed("/b", Call.WRITE, full)
+    clock.advance(1)
+    disks.failed("/a", Call.WRITE, full)
+    disks.failed("/b", Call.SYNC, OSError(errno.EIO, "no"))
+    clock.advance(REFUSAL_MS - 1)
+    disks.tell_passed()
+    assert "disk_calls_refused_no_more" not in events.names, "of /b it would be no good news"
+
+    clock.advance(1)
+    disks.tell_passed()
+    disks.tell_passed()
+
+    assert events.names.count("disk_calls_refused_no_more") == 1
+    over = {"dir": "/a", "errno": "ENOSPC", "calls": 1}
+    assert events.fields("disk_calls_refused_no_more") == over
+    disks.failed("/a", Call.WRITE, full)
+    assert events.fields("disk_call_refused")["calls"] == 1
+
+
 def test_one_line_tells_of_all_that_a_full_dir_refuses_for_a_while() -> None:
     events, clock = RecordedEvents(), SimClock()
     disks = DiskFaults(["/a", "/b"], metadata_dir=None, clock=clock, events=events)
