@@ -8,9 +8,10 @@ connection that asks for the metadata of a hundred partitions again and again, w
 broker's time is what `ottla_request_seconds` says of Metadata (Apache Kafka has no such figure, and
 is not asked). Its neighbour sends 200 small records a second, by turns alone and beside it: what is
 slow for a while is slow for both. Where the greedy client writes, both have each batch synced
-before its answer; elsewhere neither waits for the disk, whose own stalls would decide. Ends with 1
-if a greedy client was not within a tenth of its limit in some round, or if its neighbour's p99 was,
-in the median of the rounds, more than half as long again as alone before and after.
+before its answer; elsewhere neither waits for the disk. What was sent while the disk answered
+nobody is left out (`disk_stalls.py`). Ends with 1 if a greedy client was not within a tenth of its
+limit in some round, or if its neighbour's p99 was, in the median of the rounds, more than half as
+long again as alone before and after.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from rich.console import Console
 
 from tests.bench import load
+from tests.bench.disk_stalls import Span, outside, watched
 from tests.bench.group_requests import Asker, drive, frame
 from tests.bench.load import PAGE_CACHE
 from tests.peers import topics
@@ -48,6 +50,7 @@ ASKED_PARTITIONS = 100
 """What one request takes the neighbour waits for, too: some tenths of a millisecond."""
 LIMIT_MISSED_BY_MAX = 0.1
 NEIGHBOUR_RATIO_MAX = 1.5
+STALLED_MAX = 0.2
 RECORD_BYTES = 1000
 FILL_RECORDS = 120_000
 PACED_PER_S = 200
@@ -76,12 +79,12 @@ def set_quotas(server: Server, client_id: str, settings: str) -> None:
 
 
 @contextmanager
-def paced(server: Server, topic: str) -> Iterator[list[float]]:
-    """The neighbour's latencies in seconds, gathered while the block runs."""
+def paced(server: Server, topic: str) -> Iterator[list[Span]]:
+    """When the neighbour's records were sent and answered, gathered while the block runs."""
     producer = Producer(
         {"bootstrap.servers": server.bootstrap, "linger.ms": 0, "acks": "all", **load.QUIET}
     )
-    latencies: list[float] = []
+    spans: list[Span] = []
     errors: list[object] = []
     ended = threading.Event()
 
@@ -92,7 +95,7 @@ def paced(server: Server, topic: str) -> Iterator[list[float]]:
 
             def done(error: object, _message: object, sent: float = sent) -> None:
                 if error is None:
-                    latencies.append(time.perf_counter() - sent)
+                    spans.append((sent, time.perf_counter()))
                 else:
                     errors.append(error)
 
@@ -106,11 +109,11 @@ def paced(server: Server, topic: str) -> Iterator[list[float]]:
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        yield latencies
+        yield spans
     finally:
         ended.set()
         thread.join()
-    if errors or not latencies:
+    if errors or not spans:
         raise RuntimeError(f"the neighbour: {errors[:3] or 'nothing was answered'}")
 
 
@@ -171,11 +174,17 @@ def _metadata_seconds(server: Server) -> float:
     return float(found[1]) if found else 0.0
 
 
-def p99_ms(latencies: list[float]) -> float:
-    return load.percentile(sorted(latencies), 0.99) * 1e3
+def p99_ms(spans: list[Span], stalls: list[Span]) -> float:
+    """Raises RuntimeError if too much of it fell into stalls to say anything."""
+    kept = outside(spans, stalls)
+    if len(kept) < (1 - STALLED_MAX) * len(spans):
+        raise RuntimeError("the disk stood still too often to say anything: measure again")
+    return load.percentile(sorted(kept), 0.99) * 1e3
 
 
-def measured(server: Server, work: Callable[[Server, float], float], seconds: float) -> Round:
+def measured(
+    server: Server, work: Callable[[Server, float], float], seconds: float, stalls: list[Span]
+) -> Round:
     """One round: the neighbour alone, beside the greedy client, and alone again."""
     topic = SYNCED_NEIGHBOUR_TOPIC if work is produced_share else NEIGHBOUR_TOPIC
     with paced(server, topic) as alone:
@@ -184,7 +193,7 @@ def measured(server: Server, work: Callable[[Server, float], float], seconds: fl
         share = work(server, seconds)
     with paced(server, topic) as after:
         time.sleep(seconds / 2)
-    return Round(share, p99_ms(beside), p99_ms(alone + after))
+    return Round(share, p99_ms(beside, stalls), p99_ms(alone + after, stalls))
 
 
 def report(server: Server, what: str, rounds: list[Round]) -> bool:
@@ -228,8 +237,12 @@ def main(kind: str, seconds: float, rounds: int) -> None:
         set_quotas(server, "greedy", f"producer_byte_rate={RATE},consumer_byte_rate={RATE}")
         set_quotas(server, ASKER, f"request_percentage={TIME_PERCENT}")
         for what, work in works.items():
-            found = [measured(server, work, seconds) for _ in range(rounds)]
+            with watched(folder) as stalls:
+                found = [measured(server, work, seconds, stalls) for _ in range(rounds)]
             missed |= not report(server, what, found)
+            if stalls:
+                stood_s = sum(end - begin for begin, end in stalls)
+                console.print(f"The disk stood still for {stood_s:.1f} s, which are left out.")
     finally:
         server.close()
         shutil.rmtree(folder)
