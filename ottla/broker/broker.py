@@ -151,6 +151,11 @@ class Broker:
         """Those that other machines may reach."""
         return self._listening.exposed
 
+    @property
+    def telemetry_is_exposed(self) -> bool:
+        """Whether other machines may reach the telemetry."""
+        return self._telemetry is not None and self._telemetry.is_exposed
+
     async def start(self) -> None:
         """Serves when it returns. Raises LogDirError, QuorumError or OSError, with a sentence."""
         try:

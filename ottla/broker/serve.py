@@ -52,6 +52,11 @@ OPEN_TO_ALL = (
     " everything; listen on this machine alone (listeners=PLAINTEXT://127.0.0.1:9092), or have a"
     " firewall let in only those that you trust"
 )
+TELEMETRY_OPEN_TO_ALL = (
+    "nobody is asked who it is: whoever reaches this address may read the names of topics, groups"
+    " and clients; serve it on this machine alone (ottla.telemetry.host=127.0.0.1),"
+    " or have a firewall let in only those that you trust"
+)
 COLLECTION_MS = 60_000
 NEVER = 2**31 - 1
 
@@ -187,7 +192,7 @@ def say_ready(broker: Broker, loaded: Loaded) -> None:
 
 def tell_started(broker: Broker, loaded: Loaded, events: Events) -> None:
     """The same for who reads the log, which may be all that is kept of a start; and that nobody is
-    asked who they are, if others than this machine can ask."""
+    asked who they are, where others than this machine can ask."""
     config = loaded.config
     telemetry = None
     if broker.telemetry_port is not None:
@@ -208,6 +213,10 @@ def tell_started(broker: Broker, loaded: Loaded, events: Events) -> None:
             "listeners_unauthenticated",
             listeners=[str(one) for one in broker.exposed_listeners],
             reason=OPEN_TO_ALL,
+        )
+    if broker.telemetry_is_exposed:
+        events.warning(
+            "telemetry_unauthenticated", telemetry=telemetry, reason=TELEMETRY_OPEN_TO_ALL
         )
 
 

@@ -135,6 +135,25 @@ async def test_listeners_that_others_can_reach_are_told_with_the_ways_out(host: 
     ]
 
 
+async def test_telemetry_that_others_can_reach_is_told_with_the_ways_out() -> None:
+    events = RecordedEvents()
+    settings: dict[str, str | int | float | bool] = {
+        "ottla.telemetry.host": "0.0.0.0",
+        "ottla.telemetry.port": 0,
+    }
+    async with Broker(config=settings) as broker:
+        serve.tell_started(broker.running, Loaded(broker.running.rooms.config), events)
+        port = broker.running.telemetry_port
+
+    assert events.told[1:] == [
+        (
+            "warning",
+            "telemetry_unauthenticated",
+            {"telemetry": f"0.0.0.0:{port}", "reason": serve.TELEMETRY_OPEN_TO_ALL},
+        )
+    ]
+
+
 async def _alter_in_the_cluster(broker: Broker, name: str, value: str) -> None:
     setting = IncrementalAlterConfigsRequest.AlterableConfig(name, 0, value)
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource(4, "", [setting])

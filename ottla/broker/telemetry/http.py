@@ -14,6 +14,7 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
+from ipaddress import ip_address
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs
 
@@ -86,6 +87,12 @@ class TelemetryServer:
         )
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound
+
+    @property
+    def is_exposed(self) -> bool:
+        """Whether other machines may reach it."""
+        sockets = self._server.sockets if self._server is not None else ()
+        return any(not ip_address(one.getsockname()[0]).is_loopback for one in sockets)
 
     async def serve(self, pages: Pages) -> None:
         """Begins to accept; OSError when somebody else has begun to listen there meanwhile."""
