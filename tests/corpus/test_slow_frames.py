@@ -12,18 +12,22 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.replication.replicas import Partition
 from ottla.client.connection import Connection
 from ottla.protocol.frame import encode_request
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.messages.topics import CreateTopicsRequest
 from ottla.testing.embedded import Broker
+from tests.broker.small_client import client_of
 from tests.corpus.memory import MIB, growth_at_most
 from tests.network.served import Raw
 
 DECLARED = struct.pack(">i", 99 << 20)
 FRAME_SECONDS = 30
 IDLE_MS = 600_000
+LARGE_BATCHES = 64
+"""Of half a megabyte: more than the sockets of one connection hold."""
 
 
 class LateLoop(asyncio.SelectorEventLoop):
@@ -50,6 +54,15 @@ class House:
         """Waits until the broker has read that many bytes in all."""
         while self.server.metrics.received_bytes < count:
             await asyncio.sleep(0)
+
+    def partition(self, topic: str) -> Partition:
+        found = self.broker.running.replicas.get(topic, 0)
+        assert found is not None
+        return found
+
+    def unsent(self) -> int:
+        """What the broker has not handed to the kernel yet, of all answers."""
+        return sum(one._unsent for one in self.server.connections)
 
     def later(self, seconds: float) -> None:
         """Moves the clock on, and lets the sweep see it."""
@@ -186,5 +199,55 @@ def test_idle_connections_end_and_give_back_what_they_held() -> None:
             assert await raw.closed()
             raw.close()
         assert house.server.metrics.closed_by_reason == {"idle": 16}
+
+    run(scenario)
+
+
+def test_a_connection_that_waited_long_for_its_answer_is_not_idle_when_it_comes() -> None:
+    async def scenario(house: House) -> None:
+        async with client_of(house.broker) as client:
+            await client.create("quiet")
+            raw = await house.connect()
+            asked = FetchRequest.FetchPartition(0, partition_max_bytes=MIB)
+            wanted = FetchRequest.FetchTopic("quiet", partitions=[asked])
+            raw.send(FetchRequest(max_wait_ms=2**31 - 1, min_bytes=1, topics=[wanted]), 12, 7)
+            while not house.partition("quiet").fetch_waiters:
+                await asyncio.sleep(0)
+            house.later(IDLE_MS / 1000 + 1)
+
+        async with client_of(house.broker) as client:
+            await client.produce("quiet", b"at last")
+            assert await raw.correlation_id() == 7
+            house.later(1)
+            raw.send(ApiVersionsRequest(), 0, 8)
+
+            assert await raw.correlation_id() == 8
+        raw.close()
+
+    run(scenario)
+
+
+def test_a_client_that_reads_slowly_is_not_idle_while_it_reads() -> None:
+    async def scenario(house: House) -> None:
+        async with client_of(house.broker) as client:
+            await client.create("large")
+            for _ in range(LARGE_BATCHES):
+                await client.produce("large", bytes(MIB // 2))
+        raw = await house.connect()
+        asked = FetchRequest.FetchPartition(0, partition_max_bytes=2**31 - 1)
+        raw.send(FetchRequest(topics=[FetchRequest.FetchTopic("large", partitions=[asked])]), 12)
+        while not (unsent := house.unsent()):
+            await asyncio.sleep(0)
+        for _ in range(4):
+            while house.unsent() == unsent:
+                await raw.reader.readexactly(65536)
+            unsent = house.unsent()
+            house.later(IDLE_MS / 1000 - 1)
+            assert not house.server.metrics.closed_by_reason
+        house.later(IDLE_MS / 1000 + 1)  # perhaps the kernel took the last of it meanwhile
+        house.later(IDLE_MS / 1000 + 1)
+
+        assert house.server.metrics.closed_by_reason == {"idle": 1}
+        raw.close()
 
     run(scenario)

@@ -66,6 +66,7 @@ class Connection(asyncio.BufferedProtocol):
     """The protocol object of one socket. Everything here runs on the loop."""
 
     __slots__ = (
+        "_busy_s",
         "_deferred",
         "_endpoint",
         "_frame_started_s",
@@ -85,6 +86,7 @@ class Connection(asyncio.BufferedProtocol):
         "_session",
         "_table",
         "_transport",
+        "_unsent_at_sweep",
         "last_active_s",
     )
 
@@ -108,6 +110,8 @@ class Connection(asyncio.BufferedProtocol):
         self._frame_started_s = 0.0
         self._held_bytes = 0
         self._line_bytes = 0
+        self._unsent_at_sweep = 0
+        self._busy_s = 0.0
         self.last_active_s = endpoint.loop.time()
 
     def __repr__(self) -> str:
@@ -241,6 +245,15 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def idle(self) -> bool:
         return not self._line and not self._deferred
+
+    def idle_s(self, now_s: float) -> float:
+        """How long nothing came, nothing left and nothing was being served. Each sweep asks, and
+        finds what left since the last one, so that sending needs no clock."""
+        unsent = self._unsent
+        if unsent != self._unsent_at_sweep or not self.idle:
+            self._busy_s = now_s
+        self._unsent_at_sweep = unsent
+        return now_s - max(self.last_active_s, self._busy_s)
 
     def overdue(self, now_s: float) -> bool:
         """Has a frame begun that is too slow (row 3 of the bad-input table)?"""

@@ -353,13 +353,13 @@ class Server:
             self.connection_rates.forget_full(self.rooms.clock.monotonic_ms())
         for refused in self.refusals.due(self._now_ms()):
             self._tell_refused(refused)
-        idle_s = self.limits.idle_ms / 1000 if self.limits.idle_ms >= 0 else float("inf")
+        idle_max_s = self.limits.idle_ms / 1000 if self.limits.idle_ms >= 0 else float("inf")
         for connection in self.connections:
             if connection.overdue(now_s):
                 connection.close("slow_frame")
             elif connection.hung_up():
                 connection.close("hung_up")
-            elif connection.idle and now_s - connection.last_active_s > idle_s:
+            elif connection.idle_s(now_s) > idle_max_s:
                 connection.close("idle")
             else:
                 connection.rest(now_s)
