@@ -334,6 +334,7 @@ RECORDS = [
         INVALID,
         topic=Topic.COMPACTED,
         record_errors=(0,),
+        reaches_log=True,
     ),
     _row(
         # A few kilobytes that would make as many reasons, in memory and in the answer.

@@ -239,9 +239,11 @@ def test_prepare_brings_a_batch_to_the_topics_codec() -> None:
 
 def test_prepare_refuses_what_an_append_would() -> None:
     log = new_log(replace(COMPACTED, compression_type="gzip"))
-    for records in (keyless(codec=2), changed(batch(), 70, b"!", crc=False)):
-        with pytest.raises(RefusedBatch):
+    for records, start in ((keyless(codec=2), 0), (changed(batch(), 70, b"!", crc=False), -1)):
+        with pytest.raises(RefusedBatch) as caught:
             log.prepare(records, now_ms=NOW)
+
+        assert caught.value.log_start_offset == start
 
 
 def test_a_full_disk_refuses_and_goes_on() -> None:

@@ -4,7 +4,8 @@ Three classes on top of one another, by what they change. `ReadableLog` (`readab
 offsets, in whose order all is told, and the reads; `TrimmableLog` (`trimmable.py`) cuts at either
 end and knows how a log fails; `Log` makes it longer and brings it to disk.
 
-Everything runs on one thread, but `FlushTicket.sync`, and `prepare`, which reads only the rules.
+Everything runs on one thread, but `FlushTicket.sync`, and `prepare`, which reads only the rules and
+where the log starts.
 
 Errors. KafkaError refuses one operation. A disk that is full, and a process short of descriptors
 or memory, refuse an append with KAFKA_STORAGE_ERROR after the file is cut back to its last good
@@ -95,7 +96,11 @@ class Log(TrimmableLog):
 
         Raises KafkaError as an append would.
         """
-        return self._rules.prepare(records, now_ms)
+        try:
+            return self._rules.prepare(records, now_ms)
+        except RefusedBatch as refused:
+            self._tell_start(refused)
+            raise
 
     def append_as_leader(
         self, records: memoryview, *, leader_epoch: int, now_ms: int, internal: bool = False
@@ -127,8 +132,7 @@ class Log(TrimmableLog):
                             True,
                         )
         except RefusedBatch as refused:
-            if refused.reached_log:
-                refused.log_start_offset = self.log_start_offset
+            self._tell_start(refused)
             raise
         base_offset = self.log_end_offset
         last_offset = base_offset + last_delta
@@ -284,6 +288,10 @@ class Log(TrimmableLog):
         self.segments.release()
 
     # inside
+
+    def _tell_start(self, refused: RefusedBatch) -> None:
+        if refused.reached_log:
+            refused.log_start_offset = self.log_start_offset
 
     def _undo_write(self, error: OSError) -> NoReturn:
         """Cuts off what a failed write has left behind the last good end."""
