@@ -35,6 +35,7 @@ from ottla.config.keys import (
     OptionalLong,
     OptionalText,
     OptionalTexts,
+    Short,
     Text,
     Texts,
     TimestampType,
@@ -443,7 +444,7 @@ class BrokerConfig(ConsumerGroupConfig, ShareGroupConfig, TransactionConfig):
     offsets_topic_num_partitions: Int = key(
         50, "Partitions of the offsets topic, when it is made.", at_least=1
     )
-    offsets_topic_replication_factor: Int = key(
+    offsets_topic_replication_factor: Short = key(
         3,
         "Replicas of the offsets topic, when it is made; fewer if there are fewer brokers.",
         at_least=1,

@@ -48,6 +48,18 @@ def test_kafkas_own_keys_are_all_there() -> None:
 
 
 @pytest.mark.parametrize(
+    "name",
+    [
+        "offsets.topic.replication.factor",
+        "share.coordinator.state.topic.replication.factor",
+        "transaction.state.log.replication.factor",
+    ],
+)
+def test_factors_of_internal_topics_are_short_numbers(name: str) -> None:
+    assert refusal(broker_keys()[name], "32768").endswith("Not a number of type SHORT")
+
+
+@pytest.mark.parametrize(
     ("name", "text", "sentence"),
     [
         ("segment.bytes", "1", "Value must be at least 1048576"),
