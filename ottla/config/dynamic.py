@@ -9,7 +9,8 @@ from ottla.config.catalogue import asks_for_protection, broker_key, split_listen
 from ottla.config.keys import Dynamic
 from ottla.config.types import ConfigError
 
-CREATION_RATE = "max.connection.creation.rate"
+NEVER_ZERO = ("max.connections", "max.connection.creation.rate")
+"""Nobody could connect any more, and take the 0 back."""
 FIXED = ("listeners", "listener.security.protocol.map")
 """Keys that Kafka lets change at run time and that this version reads at the start only."""
 
@@ -49,7 +50,7 @@ def _check_value(config: BrokerConfig, name: str, text: str) -> None:
     if key is None:
         return
     value = key.parse(text)
-    if base == CREATION_RATE and value == 0:
+    if base in NEVER_ZERO and value == 0:
         # It may stand in server.properties, as in Kafka.
         raise ConfigError(f"Invalid {base} 0")
     if name in FIXED and value != config.value(name):

@@ -306,6 +306,7 @@ def test_protection_left_at_kafkas_default_asks_for_nothing() -> None:
         ("inter.broker.listener.name=INSIDE", "allowed is one of PLAINTEXT"),
         ("broker.id=7", None),
         ("log.retention.ms=0", "at least 1"),
+        ("max.connections.per.ip=0", "nobody could connect"),
         ("log.dirs=,", "Configuration 'log.dirs' values must not be empty"),
         ("log.dirs=a,,b", "Configuration 'log.dirs' values must not be empty"),
         ("log.dir=", "Configuration 'log.dir' must not be empty"),

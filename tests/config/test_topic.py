@@ -241,6 +241,8 @@ def test_settings_made_at_run_time_take_effect_and_can_be_taken_back() -> None:
             "listeners cannot be changed while the broker runs.",
         ),
         ({"log.retention.ms": "0"}, False, None),
+        ({"max.connections": "0"}, False, "Invalid max.connections 0"),
+        ({"max.connections.per.ip": "0"}, True, None),
     ],
 )
 def test_what_cannot_change_at_run_time(
