@@ -394,6 +394,7 @@ class Broker:
             backlog=config.socket_listen_backlog_size,
             max_connections=min(config.max_connections, self._descriptors_for_connections()),
             max_connections_per_ip=config.max_connections_per_ip,
+            connections_of_host=config.connections_of_host,
             idle_ms=config.connections_max_idle_ms,
             held_bytes_max=config.queued_max_request_bytes,
             quota_window_ms=config.quota_window_size_seconds * MS_PER_S,
@@ -606,7 +607,7 @@ class Broker:
             broker=image.configs.get(BROKER_RESOURCE, node),
         )
         if hasattr(self, "server"):
-            self.server.limits = self._limits(self.rooms.config)
+            self.server.change_limits(self._limits(self.rooms.config))
             self._limit_accepting(self.server)
 
     def _log_config(self, image: MetadataImage, topic: str) -> LogConfig:

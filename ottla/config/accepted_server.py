@@ -108,9 +108,6 @@ log.local.retention.bytes | LONG | -2.. | cluster
 log.local.retention.ms | LONG | -2.. | cluster
   = -2
     Age of data kept on local disk when older data is remote; -2 as log.retention.ms.
-max.connections.per.ip.overrides | STRING | | cluster
-  =
-    Exceptions to max.connections.per.ip, as host:number.
 metadata.max.idle.interval.ms | INT | 0..
   = 500
     How often an idle controller writes a no-op record.

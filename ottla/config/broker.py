@@ -45,7 +45,11 @@ from ottla.config.keys import (
     key_of,
     render,
 )
-from ottla.config.listeners import parse_listeners, parse_protocol_map
+from ottla.config.listeners import (
+    parse_connections_of_host,
+    parse_listeners,
+    parse_protocol_map,
+)
 from ottla.config.share_groups import ShareGroupConfig
 from ottla.config.transactions import TransactionConfig
 from ottla.config.types import LONG_MAX, Listener
@@ -160,6 +164,11 @@ class BrokerConfig(ConsumerGroupConfig, ShareGroupConfig, TransactionConfig):
     )
     max_connections_per_ip: Int = key(
         INT_MAX, "Most connections from one address at once.", at_least=0, dynamic=CLUSTER
+    )
+    max_connections_per_ip_overrides: Text = key(
+        "",
+        "Exceptions to max.connections.per.ip, as host:number,...; a host may be an address.",
+        dynamic=CLUSTER,
     )
     max_connection_creation_rate: Int = key(
         INT_MAX,
@@ -556,6 +565,11 @@ class BrokerConfig(ConsumerGroupConfig, ShareGroupConfig, TransactionConfig):
         rate = self.max_connection_creation_rate if text is None else key.parse(text)
         assert isinstance(rate, int), rate
         return rate
+
+    @cached_property
+    def connections_of_host(self) -> dict[str, int]:
+        """The exceptions to max.connections.per.ip."""
+        return parse_connections_of_host(self.max_connections_per_ip_overrides)
 
     @cached_property
     def all_listeners(self) -> tuple[Listener, ...]:

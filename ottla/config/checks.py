@@ -160,9 +160,12 @@ def _check_limits(config: BrokerConfig) -> None:
     if config.retention_ms == 0:
         name = next(name for name in RETENTION_KEYS if config.value(name) is not None)
         raise ConfigError.of(name, 0, "allowed is -1 (for ever) or at least 1.")
-    if config.max_connections_per_ip == 0:
+    if not config.connections_of_host and config.max_connections_per_ip == 0:
         raise ConfigError.of(
-            "max.connections.per.ip", 0, "nobody could connect; allowed is at least 1."
+            "max.connections.per.ip",
+            0,
+            "nobody could connect; allowed is at least 1,"
+            " or 0 where max.connections.per.ip.overrides makes exceptions.",
         )
     queued = config.queued_max_request_bytes
     if 0 < queued < config.socket_request_max_bytes:

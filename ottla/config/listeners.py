@@ -13,6 +13,7 @@ PORT_MAX = 65535
 _LISTENER = re.compile(
     r"([^:/\s]+)://(\[[0-9A-Za-z:.%]+\]|[0-9A-Za-z._%-]*):([0-9]{1,5})", re.ASCII
 )
+_CONNECTIONS_OF_HOST = re.compile(r"([0-9A-Za-z.%:_\[\]-]+):([0-9]{1,9})", re.ASCII)
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:
@@ -39,6 +40,21 @@ def parse_listeners(
     if len({listener.name for listener in listeners}) != len(listeners):
         raise ConfigError.of(key, ",".join(entries), "each listener needs a name of its own.")
     return listeners
+
+
+def parse_connections_of_host(text: str) -> dict[str, int]:
+    """`host:number,...`, as max.connections.per.ip.overrides has it, as a dictionary."""
+    connections: dict[str, int] = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        match = _CONNECTIONS_OF_HOST.fullmatch(entry)
+        if match is None:
+            raise ConfigError.of(
+                "max.connections.per.ip.overrides",
+                text,
+                f"{entry} is not host:number, for example 10.0.0.5:100.",
+            )
+        connections[match[1].strip("[]")] = int(match[2])
+    return connections
 
 
 def check_bindable(listeners: tuple[Listener, ...]) -> None:

@@ -307,6 +307,8 @@ def test_protection_left_at_kafkas_default_asks_for_nothing() -> None:
         ("broker.id=7", None),
         ("log.retention.ms=0", "at least 1"),
         ("max.connections.per.ip=0", "nobody could connect"),
+        ("max.connections.per.ip.overrides=a", "a is not host:number"),
+        ("max.connections.per.ip.overrides=a:1,b:-1", "b:-1 is not host:number"),
         ("log.dirs=,", "Configuration 'log.dirs' values must not be empty"),
         ("log.dirs=a,,b", "Configuration 'log.dirs' values must not be empty"),
         ("log.dir=", "Configuration 'log.dir' must not be empty"),

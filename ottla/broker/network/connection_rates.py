@@ -49,7 +49,7 @@ class ConnectionRates:
         they have."""
         limits = limits_of(quotas, CREATION_RATE)
         self._quotas = {dict(entity)[IP]: limit for entity, limit in limits.items()}
-        hosts = [name for name in self._quotas if name is not None and _canonical(name) is None]
+        hosts = [name for name in self._quotas if name is not None and canonical(name) is None]
         self._found = {host: self._found.get(host, []) for host in hosts}
         self._apply()
         if not self._quotas:
@@ -59,13 +59,13 @@ class ConnectionRates:
     def found(self, host: str, addresses: Iterable[str]) -> None:
         """A host has these addresses. A quota that one of them has by itself goes first."""
         if host in self._found:
-            canonical = map(_canonical, addresses)
-            self._found[host] = [address for address in canonical if address is not None]
+            found = map(canonical, addresses)
+            self._found[host] = [address for address in found if address is not None]
             self._apply()
 
     def take(self, peer: str, now_ms: int) -> int:
         """Somebody connects: 0 if it is taken in, else how many milliseconds it is to wait."""
-        address = _canonical(peer) or peer
+        address = canonical(peer) or peer
         limit = self._limits.get(address, self._quotas.get(None))
         if limit is None:
             return 0
@@ -98,12 +98,12 @@ class ConnectionRates:
         for host, addresses in self._found.items():
             self._limits.update(dict.fromkeys(addresses, self._quotas[host]))
         for name, limit in self._quotas.items():
-            address = None if name is None else _canonical(name)
+            address = None if name is None else canonical(name)
             if address is not None:
                 self._limits[address] = limit
 
 
-def _canonical(text: str) -> str | None:
+def canonical(text: str) -> str | None:
     """An address as it is compared: without a zone, an IPv4 address that is mapped as itself; None
     if it is none."""
     try:

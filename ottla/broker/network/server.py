@@ -20,6 +20,7 @@ from ottla.broker.handlers.context import Rooms
 from ottla.broker.handlers.table import Entry
 from ottla.broker.metadata.image import QuotaEntity
 from ottla.broker.network.accept_rates import MAX_CREATION_RATE, AcceptRates
+from ottla.broker.network.address_limits import AddressLimits
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.connection_rates import CREATION_RATE, ConnectionRates
 from ottla.broker.network.lane import Lane
@@ -74,6 +75,8 @@ class Limits:
     quota_window_count: int = 11
     waiting_max: int = WAITING_MAX
     """Connections that are not served and not closed yet, for their address makes too many."""
+    connections_of_host: Mapping[str, int] = field(default_factory=dict)
+    """Exceptions to max_connections_per_ip, by address or by a host's name."""
 
 
 class Endpoint:
@@ -196,6 +199,7 @@ class Server:
         self.rooms = rooms
         self.table = table
         self.limits = limits
+        self.address_limits = AddressLimits()
         self.events = events
         self.on_fatal = on_fatal
         self.page_cache = PageCache(workers, rooms.unreadable)
@@ -220,6 +224,7 @@ class Server:
         self._per_address: dict[str, int] = {}
         self._listening = listening
         self._tasks: set[asyncio.Task[None]] = set()
+        self.change_limits(limits)
 
     @property
     def connections(self) -> list[Connection]:
@@ -276,10 +281,17 @@ class Server:
 
         task.add_done_callback(done)
 
+    def change_limits(self, limits: Limits) -> None:
+        """What is granted to those who connect from now on."""
+        self.limits = limits
+        exceptions = limits.connections_of_host
+        for host in self.address_limits.update(limits.max_connections_per_ip, exceptions):
+            self.spawn(self._find(host, self.address_limits.found), "find-addresses")
+
     def limit(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
         """Puts client quotas in force. With none, requests cost one test more, and no meter."""
         for host in self.connection_rates.update(quotas):
-            self.spawn(self._find(host), "find-addresses")
+            self.spawn(self._find(host, self.connection_rates.found), "find-addresses")
         had_any = self.quotas.enabled
         self.quotas.update(quotas)
         if self.quotas.enabled != had_any:
@@ -319,7 +331,7 @@ class Server:
             transport.abort()
             return False
         count = self._per_address.get(address, 0)
-        if count >= self.limits.max_connections_per_ip:
+        if count >= self.address_limits.of(address):
             self.turned_away(MAX_CONNECTIONS_PER_IP, address)
             transport.abort()
             return False
@@ -377,17 +389,17 @@ class Server:
         if refused.reason == MAX_CONNECTIONS:
             fields["limit"] = self.limits.max_connections
         elif refused.reason == MAX_CONNECTIONS_PER_IP:
-            fields["limit"] = self.limits.max_connections_per_ip
+            fields["limit"] = self.address_limits.of(refused.address)
         self.events.warning("connections_refused", **fields)
 
-    async def _find(self, host: str) -> None:
-        """The addresses of a host that a quota is set for."""
+    async def _find(self, host: str, found: Callable[[str, list[str]], None]) -> None:
+        """The addresses of a host that a quota or a limit is set for."""
         try:
-            found = await self.loop.getaddrinfo(host, None)
+            infos = await self.loop.getaddrinfo(host, None)
         except (OSError, UnicodeError) as error:
             self.events.warning("quota_host_not_found", host=host, error=str(error))
         else:
-            self.connection_rates.found(host, [str(address[0]) for *_, address in found])
+            found(host, [str(address[0]) for *_, address in infos])
 
     def _shed(self) -> None:
         """Over queued.max.request.bytes: the largest unfinished frames go first."""
