@@ -1,7 +1,8 @@
-"""Fetch of committed data: which aborted transactions an answer names."""
+"""Fetch: which aborted transactions an answer names, and what it says where there is no room."""
 
 from __future__ import annotations
 
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.records.batch import iterate_headers
 from tests.coordinator.asking import ask
@@ -37,3 +38,37 @@ async def test_a_fetch_names_the_aborted_transactions_of_what_it_returns(house: 
         assert len(told) <= len(needed) + 1  # the batch that was cut
         offset, answers = last + 1, answers + 1
     assert answers > 10
+
+
+async def test_an_offset_out_of_range_is_told_where_others_have_taken_all_room(
+    house: House,
+) -> None:
+    topic_id = await house.create(TOPIC, partitions=2)
+    await house.append(TOPIC, 0, [b"v"])
+    asked = [
+        FetchRequest.FetchPartition(index, fetch_offset=offset, partition_max_bytes=1000)
+        for index, offset in ((0, 0), (1, 5), (1, 0))
+    ]
+    topic = FetchRequest.FetchTopic(topic_id=topic_id, partitions=asked)
+    answer = await ask(house, FetchRequest(max_bytes=1, topics=[topic]), 16)
+
+    assert [part.error_code for part in answer.responses[0].partitions] == [
+        ErrorCode.NONE,
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        ErrorCode.NONE,
+    ]
+
+
+async def test_a_batch_that_has_no_room_behind_others_is_not_begun(house: House) -> None:
+    """Java's consumer throws where it is sent the beginning of a batch and nothing else."""
+    topic_id = await house.create(TOPIC, partitions=2)
+    for index in (0, 1):
+        await house.append(TOPIC, index, [bytes(1000)])
+    asked = [FetchRequest.FetchPartition(index, partition_max_bytes=1 << 20) for index in (0, 1)]
+    topic = FetchRequest.FetchTopic(topic_id=topic_id, partitions=asked)
+    answer = await ask(house, FetchRequest(max_bytes=1500, topics=[topic]), 16)
+    first, second = answer.responses[0].partitions
+
+    assert len(list(iterate_headers(bytes(first.records)))) == 1
+    assert (second.error_code, bytes(second.records)) == (ErrorCode.NONE, b"")
+    assert second.high_watermark == 1

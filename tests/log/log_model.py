@@ -188,15 +188,13 @@ class LogModel:
             one.data for one in self.batches if one.last_offset >= offset and one.base_offset < end
         )
         if found is None:
-            assert not wanted or offset >= end or (max_bytes == 0 and not at_least_one)
+            has_room = at_least_one or not wanted or read_header(wanted).size <= max_bytes
+            assert not wanted or offset >= end or not has_room
             return
         data = found.read()
         assert wanted.startswith(data)
         first = read_header(wanted).size
-        if at_least_one:
-            assert first <= len(data) <= max(max_bytes, first)
-        else:
-            assert 0 < len(data) <= max_bytes
+        assert first <= len(data) <= (max(max_bytes, first) if at_least_one else max_bytes)
         available = self.log.bytes_available(offset, upper, 10**6)
         assert available >= min(len(data), len(wanted))
 

@@ -62,8 +62,16 @@ def test_a_slice_is_cut_at_max_bytes() -> None:
     assert span(log, 0, 10 * SIZE) == (0, 5 * SIZE)
     assert span(log, 2, 10 * SIZE) == (2 * SIZE, 3 * SIZE)
     assert span(log, 1, SIZE + 7) == (SIZE, SIZE + 7)
-    assert span(log, 4, SIZE - 1) == (4 * SIZE, SIZE - 1)
-    assert span(log, 4, 0) == (0, 0)
+    assert span(log, 1, 2 * SIZE - 1) == (SIZE, 2 * SIZE - 1)
+
+
+@pytest.mark.parametrize("offset", [0, 28, 29])
+def test_a_first_batch_that_has_no_room_is_not_begun(offset: int) -> None:
+    """A consumer that finds no whole batch in what it is sent takes the broker for broken."""
+    log = filled(30, SMALL)
+
+    for max_bytes in (0, 1, SIZE - 1):
+        assert span(log, offset, max_bytes) == (0, 0)
 
 
 def test_the_first_batch_is_whole_if_one_is_wanted() -> None:

@@ -274,6 +274,8 @@ class ParkedFetch(Pending):
                 )
                 if slice_ is not None and self._session.rooms.unreadable:
                     slice_ = self._readable(log, want.fetch_offset, slice_, at_least_one)
+            elif not log.log_start_offset <= want.fetch_offset <= log.log_end_offset:
+                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
             part = _answer(partition, NO_RECORDS if slice_ is None else slice_)
             if self._upper == UPPER_LAST_STABLE:
                 aborted = [] if slice_ is None else log.aborted_in(want.fetch_offset, slice_)

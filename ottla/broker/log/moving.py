@@ -303,19 +303,21 @@ def continues(source: Log, copy: Log) -> bool:
     if copy.segments.active.size == 0 or not source.log_start_offset < end <= source.log_end_offset:
         return False
     mine, theirs = (
-        log.read(end - 1, max_bytes=HEADER_SIZE, upper=UPPER_LOG_END, at_least_one=False)
+        log.read(end - 1, max_bytes=HEADER_SIZE, upper=UPPER_LOG_END, at_least_one=True)
         for log in (copy, source)
     )
-    return mine is not None and theirs is not None and mine.read() == theirs.read()
+    if mine is None or theirs is None:
+        return False
+    return mine.head(HEADER_SIZE) == theirs.head(HEADER_SIZE)
 
 
 def first_base_offset(source: Log) -> int:
     """The first offset of the batch that holds the log start; the end of an empty log."""
     start = source.log_start_offset
-    found = source.read(start, max_bytes=HEADER_SIZE, upper=UPPER_LOG_END, at_least_one=False)
+    found = source.read(start, max_bytes=HEADER_SIZE, upper=UPPER_LOG_END, at_least_one=True)
     if found is None:
         return source.log_end_offset
-    data = found.read()
+    data = found.head(HEADER_SIZE)
     message = old_messages.read_message(data, 0)
     if message is None:
         return read_header(data).base_offset

@@ -123,9 +123,10 @@ class ReadableLog:
     ) -> FileSlice | None:
         """From the batch that holds `offset` on, below the upper end; None if nothing is there.
 
-        The slice lies in one segment and may cut its last batch at `max_bytes`; `at_least_one`
-        gives the first batch whole. Raises OFFSET_OUT_OF_RANGE outside of the log, and
-        CORRUPT_MESSAGE where the chain of headers is broken.
+        The slice lies in one segment and may cut its last batch at `max_bytes`, but not its first:
+        where that has no room it is given whole by `at_least_one`, and else nothing is. Raises
+        OFFSET_OUT_OF_RANGE outside of the log, and CORRUPT_MESSAGE where the chain of headers is
+        broken.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -145,7 +146,12 @@ class ReadableLog:
         position, batch_size = segment.locate(offset)
         size = (end_position if segment is end_segment else segment.size) - position
         if size > max_bytes:
-            size = batch_size if at_least_one and batch_size > max_bytes else max_bytes
+            if batch_size <= max_bytes:
+                size = max_bytes
+            elif at_least_one:
+                size = batch_size
+            else:
+                return None
         if size <= 0:
             return None
         return FileSlice(segment.file or segment.open(), position, size)
@@ -238,7 +244,9 @@ class ReadableLog:
             is_last = segment is end_segment
             size = (end_position if is_last else segment.size) - position
             if size > max_bytes:
-                size = batch_size if at_least_one and batch_size > max_bytes else max_bytes
+                if batch_size > max_bytes and not at_least_one:
+                    return None
+                size = max(batch_size, max_bytes)
                 is_last = True
             if size > 0:
                 if self.quarantine:

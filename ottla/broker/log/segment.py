@@ -82,7 +82,11 @@ class FileSlice:
         return f"<FileSlice {self.file.path} {self.position}+{self.size}>"
 
     def read(self) -> bytes:
-        return self.file.pread(self.size, self.position)
+        return self.head(self.size)
+
+    def head(self, size: int) -> bytes:
+        """The first bytes of it, at most so many."""
+        return self.file.pread(min(size, self.size), self.position)
 
 
 class Segment:
