@@ -300,6 +300,24 @@ async def test_no_other_protocol_gets_into_a_share_group(house: House) -> None:
             assert answered.error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
+@pytest.mark.parametrize(("member_id", "version"), [("", 3), ("", 9), ("m", 9)])
+async def test_a_share_group_without_members_is_not_made_a_classic_one(
+    house: House, member_id: str, version: int
+) -> None:
+    a = Beating(house, "a")
+    await a.beat()
+    await a.beat(member_epoch=-1)
+    protocol = groups.JoinGroupRequest.JoinGroupRequestProtocol("range", b"")
+    request = groups.JoinGroupRequest(
+        GROUP, 10_000, 10_000, member_id, None, "consumer", [protocol]
+    )
+
+    refused = await ask(house, request, version)
+    assert refused.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert (await _describe(house)).group_state == "Empty"
+    assert (await _alter(house, 2)).error_code == 0
+
+
 async def test_more_partitions_are_delivered_when_there_are_more(house: House) -> None:
     a = Beating(house, "a")
     await a.beat()

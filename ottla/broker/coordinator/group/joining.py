@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.broker.coordinator.group.classic import ClassicGroup, Member
-from ottla.broker.coordinator.group.modern import ModernGroup
+from ottla.broker.coordinator.group.consumer import ConsumerGroup
 from ottla.broker.coordinator.group.rebalance import (
     answer_joined,
     complete_if_joined,
@@ -88,7 +88,7 @@ def join(turn: Turn, asked: Join) -> None:
     member_id = request.member_id
     group = turn.shard.groups.get(request.group_id)
     if not isinstance(group, ClassicGroup):
-        if group is not None and not (isinstance(group, ModernGroup) and group.is_empty):
+        if group is not None and not (isinstance(group, ConsumerGroup) and group.is_empty):
             turn.answer(reply, join_refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id))
             return
         if member_id != NO_MEMBER_ID:
