@@ -427,6 +427,24 @@ def test_a_group_that_is_empty_goes_with_its_last_offset() -> None:
     assert pair.lone.events()[-1] == "group_deleted"
 
 
+@pytest.mark.parametrize(("protocol_type", "names"), [("", ["range"]), ("consumer", [])])
+def test_a_classic_join_that_is_refused_leaves_an_empty_group_alone(
+    protocol_type: str, names: list[str]
+) -> None:
+    pair = Pair()
+    pair.ask(joining())
+    pair.beat("A", -1)
+    before = pair.group.epoch
+    protocols = [groups.JoinGroupRequest.JoinGroupRequestProtocol(name, b"") for name in names]
+    request = groups.JoinGroupRequest("g", 10_000, 10_000, "", None, protocol_type, protocols)
+    pair.lone.send("B", request, 9)
+    ((_, refused),) = pair.lone.answers()
+
+    assert refused.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert (pair.group.epoch, pair.group.state) == (before, ConsumerState.EMPTY)
+    assert pair.lone.events()[-1] == "group_member_refused"
+
+
 def test_a_pattern_joins_a_classic_group_that_has_no_generation_yet() -> None:
     """A member epoch is never 0, though nothing is known to be assigned."""
     pair = Pair(GroupSettings(consumer=AT_ONCE.consumer, initial_rebalance_delay_ms=3_000))

@@ -84,7 +84,7 @@ def check_join(turn: Turn, caller: Caller, request: JoinGroupRequest, reply: Rep
 
 def join(turn: Turn, asked: Join) -> None:
     """One JoinGroup to a classic group; its answer may come much later."""
-    caller, request, reply, protocols = asked
+    _, request, reply, protocols = asked
     member_id = request.member_id
     group = turn.shard.groups.get(request.group_id)
     if not isinstance(group, ClassicGroup):
@@ -95,6 +95,10 @@ def join(turn: Turn, asked: Join) -> None:
             turn.answer(reply, join_refused(ErrorCode.UNKNOWN_MEMBER_ID, member_id))
             return
         if group is not None:
+            if not (request.protocol_type and protocols):
+                # No group takes these, so the empty one keeps its place.
+                _refuse_protocols(turn, asked)
+                return
             for key in list(group.tombstone_keys()):
                 turn.write(key, None)
         group = turn.shard.create(turn, request.group_id)
@@ -106,19 +110,25 @@ def join(turn: Turn, asked: Join) -> None:
         turn.answer(reply, join_refused(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER_ID))
         complete_if_joined(turn, group)
     elif not group.accepts(request.protocol_type, protocols):
-        turn.tell(
-            "group_member_refused",
-            group.group_id,
-            "its protocols are not those of the group",
-            client_id=caller.client_id,
-            protocol_type=request.protocol_type,
-            protocols=list(protocols),
-        )
-        turn.answer(reply, join_refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id))
+        _refuse_protocols(turn, asked)
     elif member_id == NO_MEMBER_ID:
         _join_newcomer(turn, group, asked)
     else:
         _join_known(turn, group, asked)
+
+
+def _refuse_protocols(turn: Turn, asked: Join) -> None:
+    caller, request, reply, protocols = asked
+    turn.tell(
+        "group_member_refused",
+        request.group_id,
+        "its protocols are not those of the group",
+        client_id=caller.client_id,
+        protocol_type=request.protocol_type,
+        protocols=list(protocols),
+    )
+    refused = join_refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+    turn.answer(reply, refused)
 
 
 def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
