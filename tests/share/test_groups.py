@@ -186,6 +186,7 @@ async def test_a_silent_member_is_thrown_out(house: House) -> None:
     ("fields", "code"),
     [
         ({"member_id": ""}, ErrorCode.INVALID_REQUEST),
+        ({"member_id": "m" * 37}, ErrorCode.INVALID_REQUEST),
         ({"subscribed_topic_names": None}, ErrorCode.INVALID_REQUEST),
         ({"subscribed_topic_names": []}, ErrorCode.INVALID_REQUEST),
         ({"rack_id": " "}, ErrorCode.INVALID_REQUEST),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ottla.broker.controller.features import SHARE_VERSION
+from ottla.broker.coordinator.group.share_heartbeat import MEMBER_ID_LENGTH_MAX
 from ottla.broker.handlers.answers import Pending
 from ottla.broker.handlers.context import Rooms, Session
 from ottla.broker.handlers.endpoints import reachable_brokers
@@ -25,8 +26,6 @@ from ottla.protocol.messages.share_group import (
 )
 
 RENEW_SINCE_VERSION = 2
-MEMBER_ID_LENGTH_MAX = 36
-"""A UUID as a text."""
 _TYPES_MAX = {True: RENEW, False: RENEW - 1}
 LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 """Whoever is told one of these is told who leads, too."""

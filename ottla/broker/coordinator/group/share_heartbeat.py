@@ -28,6 +28,9 @@ from ottla.protocol.messages.share_group import (
     ShareGroupHeartbeatResponse,
 )
 
+MEMBER_ID_LENGTH_MAX = 36
+"""A UUID as a text; whoever has a longer one could not fetch, either."""
+
 AssignedTopic = ShareGroupHeartbeatResponse.TopicPartitions
 
 
@@ -49,6 +52,10 @@ def check_request(request: ShareGroupHeartbeatRequest) -> None:
     As in Kafka it is told by any broker, whether it coordinates the group or not.
     """
     _check(bool(request.member_id.strip()), "MemberId can't be empty.")
+    _check(
+        len(request.member_id) <= MEMBER_ID_LENGTH_MAX,
+        f"MemberId can't have more than {MEMBER_ID_LENGTH_MAX} characters.",
+    )
     _check(bool(request.group_id.strip()), "GroupId can't be empty.")
     _check(request.rack_id is None or bool(request.rack_id.strip()), "RackId can't be empty.")
     if request.member_epoch == JOIN_EPOCH:
