@@ -55,7 +55,8 @@ def validate_client_metrics(overrides: Mapping[str, str]) -> None:
 
 
 def _check_pattern(pattern: str) -> None:
-    parts = [part.strip() for part in pattern.split("=")]
+    # As Java splits: empty parts at the end are none.
+    parts = [part.strip() for part in pattern.rstrip("=").split("=")]
     if len(parts) == 2 and parts[0] in MATCHED:
         try:
             re.compile(parts[1])

@@ -138,7 +138,7 @@ def test_named_twice_is_refused_and_nothing_of_it_done() -> None:
     )
     (answer,) = response.entries
     assert records == []
-    assert answer.error_message == "Ignoring duplicate entity (entries={user=u})"
+    assert answer.error_message == "Ignoring duplicate entity ClientQuotaEntity(entries={user=u})"
 
     records, response = alter_client_quotas(
         EMPTY_IMAGE, _request((twice, [(PRODUCED, 1.0), (PRODUCED, 2.0)]))

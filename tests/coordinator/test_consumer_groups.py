@@ -89,12 +89,13 @@ async def test_a_member_joins_and_is_described_and_listed() -> None:
         )
         assert joined.assignment.topic_partitions[0].partitions == [0, 1]
 
-        asked = ConsumerGroupDescribeRequest(["g", "nobody"], True)
-        found, unknown = (await ask(house, asked, 1)).groups
+        asked = ConsumerGroupDescribeRequest(["g", "nobody", ""], True)
+        found, unknown, nameless = (await ask(house, asked, 1)).groups
 
         assert (found.group_state, found.members[0].client_host) == ("Stable", "/127.0.0.1")
         assert found.authorized_operations > 0
         assert unknown.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        assert nameless.error_code == ErrorCode.INVALID_GROUP_ID
 
         (listed,) = (await ask(house, groups.ListGroupsRequest([], ["consumer"]), 5)).groups
 

@@ -234,6 +234,8 @@ async def test_groups_are_listed_by_state_and_type(house: House) -> None:
     for states, types, names in (
         ([], [], ["s"]),
         (["EMPTY"], ["Classic"], ["s"]),
+        ([" empty "], [], ["s"]),
+        ([], [" classic "], []),
         (["Stable"], [], []),
         ([], ["consumer"], []),
         (["bogus"], ["bogus"], []),

@@ -162,6 +162,8 @@ REFUSED_FOR_A_SUBSCRIPTION = [
     ("bogus", SET, "x", ErrorCode.INVALID_REQUEST, "Unknown client metrics configuration: bogus"),
     ("match", SET, "foo=bar", ErrorCode.INVALID_CONFIG, "Illegal client matching pattern: foo=bar"),
     ("match", SET, "client_id", ErrorCode.INVALID_CONFIG, "Illegal client matching pattern"),
+    ("match", SET, "client_id=", ErrorCode.INVALID_CONFIG, "Illegal client matching pattern"),
+    ("match", SET, "client_id=a=b", ErrorCode.INVALID_CONFIG, "Illegal client matching pattern"),
     ("match", SET, "client_id=[", ErrorCode.INVALID_CONFIG, "Illegal client matching pattern"),
     ("metrics", APPEND, "zz", ErrorCode.INVALID_CONFIG, "Can't APPEND to key metrics because"),
 ]

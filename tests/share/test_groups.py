@@ -226,6 +226,12 @@ async def test_an_unknown_group_is_told_in_kafkas_words(
     assert (await _describe(house)).error_message == f"Group {GROUP} not found."
 
 
+async def test_a_group_without_a_name_is_not_described(house: House) -> None:
+    (described,) = (await ask(house, share_group.ShareGroupDescribeRequest([""]), 1)).groups
+
+    assert described.error_code == ErrorCode.INVALID_GROUP_ID
+
+
 async def test_offsets_are_refused_in_kafkas_words(house: House) -> None:
     a = Beating(house, "a")
     await a.beat()

@@ -76,7 +76,8 @@ def alter_client_quotas(
         try:
             if counts[_key(entity)] > 1 or len({op.key for op in entry.ops}) < len(entry.ops):
                 shown = ", ".join(f"{kind}={_java(name)}" for kind, name in entity.items())
-                raise _invalid(f"Ignoring duplicate entity (entries={{{shown}}})")
+                what = f"ClientQuotaEntity(entries={{{shown}}})"
+                raise _invalid(f"Ignoring duplicate entity {what}")
             records += _altered(image, entity, entry, hosts)
         except KafkaError as error:
             answer.error_code, answer.error_message = int(error.code), error.message

@@ -67,7 +67,7 @@ def handle_consumer_group_describe(
         _check_served(session.rooms)
     except KafkaError as error:
         return make([refuse(group_id, error.code) for group_id in request.group_ids])
-    return ask_each(session.rooms, request.group_ids, make, ask, refuse)
+    return ask_each(session.rooms, request.group_ids, make, ask, refuse, named=True)
 
 
 def _check_served(rooms: Rooms) -> None:

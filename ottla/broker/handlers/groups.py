@@ -225,13 +225,19 @@ def ask_each(
     make: Callable[[list[Any]], R],
     ask: Callable[[Found, str, Part], None],
     refuse: Callable[[str, ErrorCode], Any],
+    *,
+    named: bool = False,
 ) -> R | Pending:
-    """One answer for several groups, each of which may be somewhere else."""
+    """One answer for several groups, each of which may be somewhere else. `named`: an empty id is
+    INVALID_GROUP_ID, for no group of the kind has it."""
     if not group_ids:
         return make([])
     gathering = Gathering(len(group_ids), make)
     for index, group_id in enumerate(group_ids):
         part = gathering.part(index)
+        if named and not group_id:
+            part.complete(refuse(group_id, ErrorCode.INVALID_GROUP_ID))
+            continue
         try:
             found = rooms.groups.runner(group_id)
         except KafkaError as error:

@@ -93,7 +93,7 @@ def handle_share_group_describe(
         check_share_groups_served(session.rooms)
     except KafkaError as error:
         return make([refuse(group_id, error.code) for group_id in request.group_ids])
-    return ask_each(session.rooms, request.group_ids, make, ask, refuse)
+    return ask_each(session.rooms, request.group_ids, make, ask, refuse, named=True)
 
 
 def handle_delete_groups(

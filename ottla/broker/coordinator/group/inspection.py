@@ -154,7 +154,7 @@ def list_groups(
 ) -> list[ListGroupsResponse.ListedGroup]:
     """Those of these groups that the filters let through; they name states or types, in any case of
     letters, and an empty one lets all through."""
-    states = {state.lower() for state in request.states_filter}
+    states = {state.strip().lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
     return [
         one
