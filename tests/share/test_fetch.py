@@ -194,6 +194,26 @@ async def test_odd_acknowledgements_are_refused(
     assert (await a.acknowledge((0, 3, [ACCEPT]))).error_code == 0
 
 
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ([(1, 1, [ACCEPT]), (2, 9, [ACCEPT])], ErrorCode.INVALID_RECORD_STATE),
+        ([(2, 2, [ACCEPT]), (3, 9, [ACCEPT])], ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_of_several_that_are_wrong_the_first_is_told(
+    house: House, said: list[tuple[int, int, list[int]]], code: ErrorCode
+) -> None:
+    await begin(house)
+    await produce(house, 4)
+    a = Member(house, "a")
+    await a.acquire()
+    assert (await a.acknowledge((1, 1, [ACCEPT]))).error_code == 0
+
+    assert (await a.acknowledge(*said)).error_code == code
+    assert (await a.acknowledge((0, 0, [ACCEPT]), (2, 3, [ACCEPT]))).error_code == 0
+
+
 async def test_a_lock_ends_and_a_record_is_given_up_in_the_end(house: House) -> None:
     await begin(house)
     await _configure(house, "share.delivery.count.limit", "2")

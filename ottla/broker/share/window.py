@@ -271,9 +271,9 @@ class Window:
     def acknowledge(
         self, member_id: str, said: Sequence[Acknowledgement], limits: Limits, *, now_ms: int
     ) -> Transition:
-        """All of it or nothing. Raises KafkaError: INVALID_RECORD_STATE if a record is not held by
-        this member, INVALID_REQUEST if it was never delivered. A transition of no runs needs
-        not be written."""
+        """All of it or nothing. Raises KafkaError for the first that is wrong: INVALID_RECORD_STATE
+        if a record is not held by this member, INVALID_REQUEST if it was never delivered. A
+        transition of no runs needs not be written."""
         plan: list[tuple[int, int, int]] = []
         before = -1
         for one in said:
@@ -284,14 +284,14 @@ class Window:
                 continue
             self._check_known(one)
             for first, last, kind in _by_type(one):
-                if last >= self.start:
-                    plan.append((max(first, self.start), last, kind))
-        for first, last, kind in plan:
-            for run in self._line.over(first, last):
-                _check_held(run, member_id)
-            if kind == RENEW and not limits.may_renew:
-                reason = "Renewing acquisition locks is not enabled for the group."
-                raise KafkaError(ErrorCode.INVALID_RECORD_STATE, reason)
+                if last < self.start:
+                    continue
+                plan.append((max(first, self.start), last, kind))
+                for run in self._line.over(max(first, self.start), last):
+                    _check_held(run, member_id)
+                if kind == RENEW and not limits.may_renew:
+                    reason = "Renewing acquisition locks is not enabled for the group."
+                    raise KafkaError(ErrorCode.INVALID_RECORD_STATE, reason)
         transition = Transition()
         for first, last, kind in plan:
             transition.said[kind] = transition.said.get(kind, 0) + last - first + 1
