@@ -451,6 +451,14 @@ async def test_offsets_are_altered_while_nobody_is_in_the_group(house: House) ->
         assert part.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+@pytest.mark.parametrize(("topic", "times"), [(TOPIC, 1), ("nothing", 0)])
+async def test_a_reset_is_told_where_there_is_one(house: House, topic: str, times: int) -> None:
+    await _alter(house, 2, topic=topic)
+    told = [one["event"] for one in house.rooms.groups.history.told_of(GROUP)]
+
+    assert told.count("group_offset_reset") == times
+
+
 async def test_offsets_are_deleted_while_nobody_is_in_the_group(house: House) -> None:
     a = Beating(house, "a")
     await a.beat()

@@ -73,12 +73,13 @@ def begin_alter(turn: Turn, group_id: str, wanted: Mapping[bytes, frozenset[int]
     state_of = group.state_of.with_initializing(wanted, names)
     if state_of != group.state_of:
         turn.write(*group.state_record(state_of))
-    turn.tell(
-        "group_offset_reset",
-        group_id,
-        "AlterShareGroupOffsets was asked for",
-        topics=sorted(names.values()),
-    )
+    if wanted:
+        turn.tell(
+            "group_offset_reset",
+            group_id,
+            "AlterShareGroupOffsets was asked for",
+            topics=sorted(names.values()),
+        )
     return Begun(places=wanted, state_epoch=group.epoch)
 
 
