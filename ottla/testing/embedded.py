@@ -7,8 +7,9 @@
         producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers})
 
 Without `data_dir` the data lives in a temporary directory, made at the start, that goes with the
-broker. Settings are Kafka's: `Broker(config={"num.partitions": 3})`. Several brokers run side by
-side. One that was stopped may start again: with its data if it has a `data_dir`, else with none.
+broker. Settings are Kafka's: `Broker(config={"num.partitions": 3})`; what they say of listeners and
+log dirs goes before `port` and `data_dir`. Several brokers run side by side. One that was stopped
+may start again: with its data if it has a directory of its own, else with none.
 """
 
 from __future__ import annotations
@@ -44,7 +45,6 @@ class Broker:
         port: int = 0,
         config: Mapping[str, Setting] | None = None,
     ) -> None:
-        self._is_temporary = data_dir is None
         self._data_dir = None if data_dir is None else os.fspath(data_dir)
         self._settings: dict[str, Setting] = {
             "listeners": f"PLAINTEXT://127.0.0.1:{port}",
@@ -57,7 +57,11 @@ class Broker:
             "group.consumer.heartbeat.interval.ms": HEARTBEAT_MS,
             **(config or {}),
         }
-        self._loaded()  # what is wrong is told here, not at the start
+        self._names_dirs = not self._settings.keys().isdisjoint(("log.dir", "log.dirs"))
+        loaded = self._loaded()  # what is wrong is told here, not at the start
+        if self._names_dirs:
+            self._data_dir = loaded.data_dirs[0]
+        self._is_temporary = self._data_dir is None
         self._running: RunningBroker | None = None
 
     @property
@@ -74,8 +78,8 @@ class Broker:
 
     @property
     def data_dir(self) -> str:
-        """Where the data lies. A temporary directory has its name from the start on, and is gone
-        after the stop."""
+        """Where the data lies, or the first of several. A temporary directory has its name from the
+        start on, and is gone after the stop."""
         assert self._data_dir is not None, "the broker is not started"
         return self._data_dir
 
@@ -99,7 +103,8 @@ class Broker:
             self._end()
 
     def _loaded(self) -> BrokerConfig:
-        where = {} if self._data_dir is None else {"log.dirs": self._data_dir}
+        has_none = self._names_dirs or self._data_dir is None
+        where = {} if has_none else {"log.dirs": self._data_dir}
         return load(overrides={**where, **self._settings}, environ={}).config
 
     def _end(self) -> None:

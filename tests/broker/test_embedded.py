@@ -164,6 +164,22 @@ def test_a_setting_that_is_refused_leaves_nothing(
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.parametrize("key", ["log.dir", "log.dirs"])
+@pytest.mark.parametrize("beside", [None, "beside"])
+def test_a_directory_that_the_settings_name_is_the_one_that_is_told_and_kept(
+    tmp_path: Path, key: str, beside: str | None
+) -> None:
+    data_dir = None if beside is None else tmp_path / beside
+    wanted = str(tmp_path / "wanted")
+    for expected in ({"first"}, {"first", "second"}):
+        with BrokerThread(data_dir, config={key: wanted}) as broker:
+            _round_trip(broker.bootstrap_servers, "second" if _topics(broker) else "first")
+            assert broker.data_dir == wanted
+            assert _topics(broker) - {"__consumer_offsets"} == expected
+
+    assert os.listdir(tmp_path) == ["wanted"]
+
+
 def _files(root: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
