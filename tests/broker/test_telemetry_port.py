@@ -7,11 +7,12 @@ import errno
 import json
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from ottla.broker.broker import Broker as RunningBroker
 from ottla.broker.coordinator.outcome import Told
@@ -24,6 +25,10 @@ from ottla.testing.embedded import Broker
 from tests.broker.small_client import client_of
 from tests.log.events import RecordedEvents
 
+LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
+    "standard": asyncio.SelectorEventLoop,
+    "uvloop": uvloop.new_event_loop,
+}
 DEFAULT_PORT = 9464
 SAMPLE = re.compile(r'[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? [-+0-9.einf]+')
 
@@ -56,6 +61,23 @@ async def test_a_port_that_was_asked_for_is_needed() -> None:
     broker = Broker(config={"ottla.telemetry.port": DEFAULT_PORT})
     with pytest.raises(OSError, match=r"Choose another ottla\.telemetry\.port"):
         await broker.start()
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_the_port_of_a_listener_serves_no_metrics(loop: str) -> None:
+    """Nobody listens there yet when it is bound for both."""
+
+    async def scenario() -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        said = f"cannot serve /metrics on 127.0.0.1:{port}: the port is in use"
+        with pytest.raises(OSError, match=said):
+            async with Broker(port=port, config={"ottla.telemetry.port": port}):
+                pass
+
+    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+        runner.run(scenario())
 
 
 async def test_all_that_a_broker_measures_can_be_read() -> None:

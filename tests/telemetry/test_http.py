@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+import uvloop
 
 from ottla.broker.telemetry.http import (
     CONNECTIONS_MAX,
@@ -19,6 +22,10 @@ from ottla.broker.telemetry.http import (
 )
 from ottla.broker.telemetry.metrics import Registry, Sample
 
+LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
+    "standard": asyncio.SelectorEventLoop,
+    "uvloop": uvloop.new_event_loop,
+}
 HOST = "127.0.0.1"
 HAPPENED: list[dict[str, Any]] = [
     {"event": "group_empty", "group": "a b", "n": 1},
@@ -51,6 +58,28 @@ async def serving(
         yield port
     finally:
         await server.stop()
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_who_has_bound_a_port_and_is_late_to_listen_is_told(loop: str) -> None:
+    """SO_REUSEADDR lets two bind it; uvloop passes over the one that then cannot listen."""
+
+    async def scenario() -> None:
+        late = TelemetryServer()
+        port = await late.bind(HOST, 0)
+        with socket.socket() as quick:
+            quick.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            quick.bind((HOST, port))
+            quick.listen()
+            pages = Pages(lines=lambda: iter(()), unready=ready, happened=lambda _: ())
+            with pytest.raises(OSError, match="in use") as refused:
+                await late.serve(pages)
+            await late.stop()
+
+        assert refused.value.errno == errno.EADDRINUSE
+
+    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+        runner.run(scenario())
 
 
 async def send(port: int, request: bytes) -> bytes:

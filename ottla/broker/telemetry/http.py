@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -28,6 +29,8 @@ ANSWER_SECONDS_MAX = 10.0
 READY_SECONDS_MAX = 3.0
 CONNECTIONS_MAX = 32
 """A few scrapers and probes; more are dropped unread."""
+BACKLOG = 100
+"""As asyncio has it."""
 LINGER_BYTES_MAX = 65536
 LINGER_SECONDS_MAX = 1.0
 LINES_PER_TURN = 500
@@ -83,7 +86,12 @@ class TelemetryServer:
     async def bind(self, host: str, port: int) -> int:
         """Takes the port, and returns the real one; OSError when the address cannot be had."""
         self._server = await asyncio.start_server(
-            self._serve, host, port, limit=REQUEST_BYTES_MAX, start_serving=False
+            self._serve,
+            host,
+            port,
+            limit=REQUEST_BYTES_MAX,
+            backlog=BACKLOG,
+            start_serving=False,
         )
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound
@@ -98,6 +106,10 @@ class TelemetryServer:
         """Begins to accept; OSError when somebody else has begun to listen there meanwhile."""
         assert self._server is not None, "no port is bound"
         self._pages = pages
+        for bound in self._server.sockets:
+            # uvloop drops a socket that cannot listen, and raises nothing.
+            with socket.fromfd(bound.fileno(), bound.family, bound.type) as same:
+                same.listen(BACKLOG)
         await self._server.start_serving()
 
     async def stop(self) -> None:
