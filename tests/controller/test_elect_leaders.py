@@ -8,7 +8,7 @@ from ottla.broker.controller.elect_leaders import elect_leaders, refused_electio
 from ottla.broker.metadata.image import NO_LEADER, MetadataImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.metadata_records import PartitionRecord, TopicRecord
-from ottla.protocol.messages.topics import ElectLeadersRequest
+from ottla.protocol.messages.topics import ElectLeadersRequest, ElectLeadersResponse
 from ottla.protocol.schema import Message
 from tests.controller.clusters import applied, cluster, directory
 
@@ -102,6 +102,10 @@ def test_what_is_not_there() -> None:
         for topic in response.replica_election_results
         for one in topic.partition_result
     ] == [(3, "No such topic as nope"), (3, "No such partition as t-7")]
+
+
+def test_who_asks_for_no_partition_is_answered_whatever_the_kind() -> None:
+    assert elect_leaders(_image(), ElectLeadersRequest(2, [])) == ([], ElectLeadersResponse())
 
 
 def test_an_unknown_kind_is_refused_for_every_partition() -> None:

@@ -30,8 +30,10 @@ def elect_leaders(
 ) -> tuple[list[Message], ElectLeadersResponse]:
     """Elects where it is asked and needed; asked for all, what needs none is not named.
 
-    Raises INVALID_REQUEST for an unknown kind of election.
+    Raises INVALID_REQUEST for an unknown kind of election, unless none is asked for.
     """
+    if request.topic_partitions == []:
+        return [], ElectLeadersResponse()
     election = ELECTIONS.get(request.election_type)
     if election is None:
         reason = f"Unknown election type {request.election_type}"
