@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import random
 import secrets
+import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -517,11 +519,18 @@ class Broker:
         where = f"{config.ottla_telemetry_host}:{config.ottla_telemetry_port}"
         is_taken = error.errno == errno.EADDRINUSE
         if not is_taken or "ottla_telemetry_port" in config.model_fields_set:
-            reason = "the port is in use" if is_taken else error.strerror
+            is_unknown = isinstance(error, socket.gaierror)
+            # A loop's own sentence has the address once more; a resolver's numbers are its own.
+            told = error.strerror if is_unknown else os.strerror(error.errno or 0)
+            reason = "the port is in use" if is_taken else told
+            way_out = "Choose another ottla.telemetry.port, or -1 for none."
+            if is_unknown or error.errno == errno.EADDRNOTAVAIL:
+                way_out = (
+                    "Name a host of this machine by ottla.telemetry.host,"
+                    " or choose ottla.telemetry.port=-1 for none."
+                )
             raise OSError(
-                error.errno,
-                f"cannot serve /metrics on {where}: {reason}."
-                " Choose another ottla.telemetry.port, or -1 for none.",
+                error.errno, f"cannot serve /metrics on {where}: {reason}. {way_out}"
             ) from error
         # Another broker of this machine has it; nobody asked this one for just that port.
         self._events.warning(

@@ -63,6 +63,23 @@ async def test_a_port_that_was_asked_for_is_needed() -> None:
         await broker.start()
 
 
+async def test_a_host_that_is_not_of_this_machine_is_what_is_to_be_corrected() -> None:
+    """192.0.2.1 is for documents (RFC 5737): no machine has it."""
+    config: dict[str, str | int] = {
+        "ottla.telemetry.host": "192.0.2.1",
+        "ottla.telemetry.port": DEFAULT_PORT,
+    }
+    with pytest.raises(OSError, match="/metrics") as refused:
+        async with Broker(config=config):
+            pass
+
+    assert refused.value.strerror == (
+        "cannot serve /metrics on 192.0.2.1:9464: Cannot assign requested address."
+        " Name a host of this machine by ottla.telemetry.host,"
+        " or choose ottla.telemetry.port=-1 for none."
+    )
+
+
 @pytest.mark.parametrize("loop", LOOPS)
 def test_the_port_of_a_listener_serves_no_metrics(loop: str) -> None:
     """Nobody listens there yet when it is bound for both."""
