@@ -16,6 +16,7 @@ import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from heapq import merge
 from operator import itemgetter
@@ -147,6 +148,16 @@ class Broker:
         first = self.listeners[0]
         host = "127.0.0.1" if first.host in ANY_ADDRESS else first.host
         return f"{host}:{first.port}"
+
+    @property
+    def advertised_listeners(self) -> list[Listener]:
+        """Where clients are told to go, of the listeners for which that is set."""
+        told = self._static.advertised
+        return [
+            replace(told[bound.name], port=told[bound.name].port or bound.port)
+            for bound in self.listeners
+            if bound.name in told
+        ]
 
     @property
     def exposed_listeners(self) -> list[Listener]:

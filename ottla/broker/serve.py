@@ -175,7 +175,7 @@ def say_ready(broker: Broker, loaded: Loaded) -> None:
     config, in_force = loaded.config, broker.rooms.config
     address = broker.bootstrap_servers
     data_dirs = ", ".join(map(os.path.abspath, config.data_dirs))
-    told = ", ".join(str(one) for one in config.advertised.values()) or "the address they came by"
+    told = ", ".join(map(str, broker.advertised_listeners)) or "the address they came by"
     lines = [
         f"ottla is ready on {', '.join(str(one) for one in broker.listeners)}; clients are told "
         f"{told}",

@@ -85,6 +85,18 @@ async def test_the_start_says_which_settings_do_less_than_they_promise(
     assert "min.insync.replicas=2: " in least
 
 
+async def test_the_start_tells_of_an_advertised_port_0_which_it_became(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    config = {"advertised.listeners": "PLAINTEXT://kafka.example.org:0"}
+    async with Broker(config=config) as broker:
+        serve.say_ready(broker.running, Loaded(broker.running.rooms.config))
+        port = broker.running.listeners[0].port
+
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.endswith(f"; clients are told PLAINTEXT://kafka.example.org:{port}")
+
+
 async def test_the_log_tells_the_start_too() -> None:
     events = RecordedEvents()
     async with Broker(config={"ottla.telemetry.port": 0}) as broker:

@@ -168,6 +168,14 @@ async def test_clients_are_told_what_their_listener_advertises() -> None:
     assert [(one.host, one.port) for one in outside.brokers] == [("kafka.example.org", 443)]
 
 
+async def test_an_advertised_port_0_is_the_one_that_is_bound() -> None:
+    """As in Kafka (ListenerInfo.withEphemeralPortsCorrected): nobody can connect to a port 0."""
+    async with House({"advertised.listeners": "PLAINTEXT://kafka.example.org:0"}) as house:
+        answer = await house.ask(MetadataRequest([]), 1)
+
+    assert [(one.host, one.port) for one in answer.brokers] == [("kafka.example.org", 9092)]
+
+
 async def test_a_partition_without_a_leader_is_still_listed(house: House) -> None:
     """A partitioner counts partitions; librdkafka would send all to those that are left."""
     await house.create("orders", partitions=2)

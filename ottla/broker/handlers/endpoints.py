@@ -70,8 +70,9 @@ def reachable_brokers(session: Session) -> Reachable:
 
 
 def own_endpoint(session: Session, broker: BrokerImage) -> Endpoint:
-    """The address of this broker: as advertised, or as the client itself wrote it."""
+    """The address of this broker: as advertised, or as the client itself wrote it; an advertised
+    port 0 is the one that is bound."""
     advertised = session.rooms.config.advertised.get(session.listener_name)
     if advertised is not None:
-        return Endpoint(advertised.host, advertised.port, broker)
+        return Endpoint(advertised.host, advertised.port or session.local_port, broker)
     return Endpoint(session.local_host.removeprefix(MAPPED_IPV4), session.local_port, broker)
