@@ -7,6 +7,7 @@ import struct
 import pytest
 
 from ottla.broker.log.examine.findings import Finding, Fix
+from ottla.broker.log.examine.partition import PartitionFacts
 from ottla.broker.log.examine.repair import plan
 from ottla.broker.log.examine.scan import Damage, LogScan
 from ottla.broker.log.examine.verify import verify_path
@@ -254,3 +255,23 @@ def test_the_files_of_a_log_dir_are_verified_with_its_partitions() -> None:
         ("/data/recovery-point-offset-checkpoint", Fix.NOTHING),
         ("/data/replication-offset-checkpoint", Fix.SET_ASIDE),
     ]
+
+
+def test_a_checkpoint_of_a_running_broker_may_have_moved_on_when_its_turn_comes() -> None:
+    """Only what it said before the log was read must be in the log."""
+    disk = filled_disk()
+    offsets = disk.open("/data/replication-offset-checkpoint", create=True)
+    offsets.pwrite(b"0\n1\norders 0 10\n", 0)
+    verification = verify_path(disk, "/data", deep=False, progress=silent)
+    facts = next(verification)
+    assert isinstance(facts, PartitionFacts)
+    assert 10 < facts.end_offset < 4000
+    offsets.pwrite(b"0\n1\norders 0 4000\n", 0)
+
+    assert list(verification) == []
+    (found,) = [
+        one
+        for one in verify_path(disk, "/data", deep=False, progress=silent)
+        if isinstance(one, Finding)
+    ]
+    assert found.what.startswith("it says offset 4000 of orders-0, whose log ends at")

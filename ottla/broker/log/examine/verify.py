@@ -45,6 +45,12 @@ def verify_path(
     disk: Disk, path: str, *, deep: bool, progress: Progress
 ) -> Iterator[PartitionFacts | Finding]:
     """Facts of each partition at a path, and findings of the files beside them. Raises OSError."""
+    # Before the logs are read: those of a running broker grow, and its checkpoints follow.
+    offsets = {
+        file.path: _offsets(disk, file)
+        for file in _small_files(disk, path)
+        if file.kind is FileKind.OFFSETS
+    }
     ends: dict[TopicPartition, int] = {}
     done = 0
     for directory in _partitions(disk, path):
@@ -59,7 +65,8 @@ def verify_path(
             ends[name.topic, name.partition] = facts.end_offset
         yield facts
     for file in _small_files(disk, path):
-        yield from _verify_file(disk, file, ends)
+        yield from _verify_file(disk, file)
+        yield from _verify_offsets(file, offsets.get(file.path, {}), ends)
 
 
 def _partitions(disk: Disk, path: str) -> list[str]:
@@ -75,7 +82,7 @@ def _small_files(disk: Disk, path: str) -> Iterator[LogFile]:
             yield file
 
 
-def _verify_file(disk: Disk, file: LogFile, ends: dict[TopicPartition, int]) -> Iterator[Finding]:
+def _verify_file(disk: Disk, file: LogFile) -> Iterator[Finding]:
     if file.kind is FileKind.METADATA_SNAPSHOT:
         yield from _verify_metadata_snapshot(disk, file)
         return
@@ -85,18 +92,18 @@ def _verify_file(disk: Disk, file: LogFile, ends: dict[TopicPartition, int]) -> 
             fix = Fix.SET_ASIDE if removable else Fix.NOTHING
             keeps = file.path + CUT_SUFFIX if removable else ""
             yield Finding(file.path, row["malformed"], remedy, fix=fix, keeps=keeps)
-    if file.kind is FileKind.OFFSETS and ends:
-        yield from _verify_offsets(disk, file, ends)
+
+
+def _offsets(disk: Disk, file: LogFile) -> dict[TopicPartition, int]:
+    try:
+        return checkpoints.parse_offsets(checkpoints.read_whole(disk, file.path) or b"")
+    except (MalformedFile, OSError):
+        return {}  # told when the file's turn comes
 
 
 def _verify_offsets(
-    disk: Disk, file: LogFile, ends: dict[TopicPartition, int]
+    file: LogFile, offsets: dict[TopicPartition, int], ends: dict[TopicPartition, int]
 ) -> Iterator[Finding]:
-    data = checkpoints.read_whole(disk, file.path) or b""
-    try:
-        offsets = checkpoints.parse_offsets(data)
-    except MalformedFile:
-        return  # told above
     for key, offset in offsets.items():
         if key in ends and offset > ends[key]:
             yield Finding(
