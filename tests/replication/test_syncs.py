@@ -8,7 +8,7 @@ import errno
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -98,8 +98,9 @@ class Waiter:
         self._awaited = 0
         self._all_told = asyncio.Event()
 
-    def submit(self, sheet: Sheet) -> None:
-        self._pool.submit(sheet, self.expected())
+    def submit(self, *sheets: Sheet) -> None:
+        """All of them together."""
+        self._pool.submit([(sheet, self.expected()) for sheet in sheets])
 
     def expected(self) -> Done:
         """What is called when one more has ended."""
@@ -151,12 +152,18 @@ async def test_a_ticket_of_one_file_is_synced_by_the_kernel(descriptor: int) -> 
     await closed(pool)
 
 
-async def test_more_than_the_kernel_takes_at_once_are_all_synced(descriptor: int) -> None:
+@pytest.mark.parametrize("together", [True, False])
+async def test_more_than_the_kernel_takes_at_once_are_all_synced(
+    descriptor: int, together: bool
+) -> None:
     pool = SyncPool(asyncio.get_running_loop(), "many", kernel)
     waiter = Waiter(pool)
     sheets = [Sheet(descriptor) for _ in range(kernel_syncs.REQUESTS_MAX + 10)]
-    for sheet in sheets:
-        waiter.submit(sheet)
+    if together:
+        waiter.submit(*sheets)
+    else:
+        for sheet in sheets:
+            waiter.submit(sheet)
     await waiter.all_told()
     assert waiter.errors == [None] * len(sheets)
     assert sum(sheet.synced_here for sheet in sheets) == 10
@@ -235,6 +242,62 @@ async def test_what_the_kernel_does_not_take_a_thread_does() -> None:
     os.close(writing)
 
 
+async def test_what_the_kernel_does_not_take_stops_nothing_beside_it(descriptor: int) -> None:
+    """It stops at the pipe; those behind that are as good as those before."""
+    reading, writing = os.pipe()
+    pool = SyncPool(asyncio.get_running_loop(), "amid", kernel)
+    waiter = Waiter(pool)
+    files = [Sheet(descriptor) for _ in range(4)]
+    pipe = Sheet(writing)
+    waiter.submit(files[0], files[1], pipe, files[2], files[3])
+    await waiter.all_told()
+    assert waiter.errors == [None] * 5
+    assert [file.synced_here for file in files] == [0, 0, 1, 1]
+    assert pipe.synced_here == 1
+    waiter.submit(*(Sheet(descriptor) for _ in range(kernel_syncs.REQUESTS_MAX)))
+    await waiter.all_told()  # no place was lost
+    await closed(pool)
+    os.close(reading)
+    os.close(writing)
+
+
+async def test_those_that_follow_begin_together(descriptor: int) -> None:
+    kernel().close()
+    begun: list[int] = []
+
+    class ByThrees(KernelSyncs[Job]):
+        """Tells of three syncs at once."""
+
+        ended: list[tuple[Job, OSError | None]] = []
+
+        def begin(self, wanted: Sequence[tuple[int, Job]]) -> list[Job]:
+            begun.append(len(wanted))
+            return super().begin(wanted)
+
+        def collect(self) -> list[tuple[Job, OSError | None]]:
+            self.ended = self.ended + super().collect()
+            if len(self.ended) < 3:
+                return []
+            told, self.ended = self.ended, []
+            return told
+
+        def close(self) -> None:
+            """Nobody else shall have it."""
+
+    pool = SyncPool(asyncio.get_running_loop(), "following", ByThrees)
+    waiter = Waiter(pool)
+
+    def followed(error: BaseException | None) -> Job:
+        assert error is None
+        return Sheet(descriptor), waiter.expected()
+
+    pool.submit([(Sheet(descriptor), followed) for _ in range(3)])
+    await waiter.all_told()
+    assert waiter.errors == [None] * 3
+    assert begun == [3, 3]
+    await closed(pool)
+
+
 @pytest.mark.parametrize("has_descriptor", [True, False])
 async def test_threads_sync_where_the_kernel_does_not(has_descriptor: bool) -> None:
     pool = SyncPool(asyncio.get_running_loop(), "threads", no_kernel)
@@ -260,7 +323,7 @@ async def test_one_that_raises_keeps_nobody_else_waiting(descriptor: int) -> Non
     def break_off(_error: BaseException | None) -> None:
         raise AssertionError("broken")
 
-    pool.submit(Sheet(descriptor), break_off)
+    pool.submit([(Sheet(descriptor), break_off)])
     for _ in range(5):
         waiter.submit(Sheet(descriptor))
     await waiter.all_told()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, Self, TypeVar
@@ -18,7 +18,7 @@ from ottla.broker.coordinator.transaction.states import AT_REST
 from ottla.broker.log.log import UPPER_LOG_END, Log
 from ottla.broker.log.manager import LogManager
 from ottla.broker.replication.replicas import Partition, Replicas
-from ottla.broker.replication.syncs import Done, SyncPool, Ticket
+from ottla.broker.replication.syncs import Job, SyncPool
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import groups, transactions
 from ottla.protocol.messages.fetch import FetchRequest
@@ -98,14 +98,15 @@ class Syncs(SyncPool):
         super().__init__(asyncio.get_running_loop(), "sim", lambda: None)
         self._rng = rng
         self._slowest_ms = slowest_ms
-        self._waiting: dict[int, tuple[Ticket, Done]] = {}
+        self._waiting: dict[int, Job] = {}
         self._count = 0
 
-    def submit(self, ticket: Ticket, done: Done) -> None:
-        self._count += 1
-        self._waiting[self._count] = ticket, done
-        delay_s = self._rng.randrange(self._slowest_ms + 1) / 1000
-        self._loop.call_later(delay_s, self._end, self._count)
+    def submit(self, jobs: Iterable[Job]) -> None:
+        for job in jobs:
+            self._count += 1
+            self._waiting[self._count] = job
+            delay_s = self._rng.randrange(self._slowest_ms + 1) / 1000
+            self._loop.call_later(delay_s, self._end, self._count)
 
     async def close(self, workers: Executor) -> None:
         for number in list(self._waiting):
@@ -116,12 +117,14 @@ class Syncs(SyncPool):
         if job is None:
             return
         ticket, done = job
+        error: OSError | None = None
         try:
             ticket.sync()
-        except OSError as error:
-            done(error)
-        else:
-            done(None)
+        except OSError as failed:
+            error = failed
+        following = done(error)
+        if following is not None:
+            self.submit([following])
 
 
 class SteadyHouse(House):

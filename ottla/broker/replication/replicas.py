@@ -21,7 +21,7 @@ from ottla.broker.log.flush import FlushTicket
 from ottla.broker.log.log import Log
 from ottla.broker.ports import Clock, Events
 from ottla.broker.replication.conversions import ConversionQueue, Converted
-from ottla.broker.replication.syncs import SyncPool
+from ottla.broker.replication.syncs import Job, SyncPool
 from ottla.broker.replication.waiters import CommitListener, CommitWaiter, FetchWaiter
 from ottla.broker.telemetry.metrics import SECONDS, Histogram
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -248,11 +248,16 @@ class Replicas:
     def begin_syncs(self) -> None:
         """Begins the syncs that wait for the end of this turn, for who knows that it is over."""
         dirty, self._dirty = self._dirty, []
+        jobs: dict[SyncPool, list[Job]] = {}
         try:
             for partition in dirty:
-                self._begin(partition)
+                job = self._begin(partition)
+                if job is not None:
+                    jobs.setdefault(partition.syncs, []).append(job)
         except AssertionError as broken:
             self._on_fatal(broken)
+        for syncs, together in jobs.items():
+            syncs.submit(together)
 
     def convert(
         self,
@@ -365,7 +370,8 @@ class Replicas:
             self._loop.call_soon(self.begin_syncs)
         self._dirty.append(partition)
 
-    def _begin(self, partition: Partition) -> None:
+    def _begin(self, partition: Partition) -> Job | None:
+        """The next sync of the partition, if it has something for one."""
         ticket = None
         if partition.online and not self._closed:
             try:
@@ -376,36 +382,42 @@ class Replicas:
                 self._on_disk_failed(partition.log, Call.WRITE, error)
         if ticket is None:
             self._rest(partition)
-            return
+            return None
         started_s = self._loop.time()
 
-        def done(error: BaseException | None) -> None:
+        def done(error: BaseException | None) -> Job | None:
             self.sync_times.observe(self._loop.time() - started_s)
             if error is not None and not isinstance(error, OSError):
                 self._on_fatal(error)
-                return
+                return None
             try:
-                self._synced(partition, ticket, error)
+                return self._synced(partition, ticket, error)
             except AssertionError as broken:
                 self._on_fatal(broken)
+                return None
 
-        partition.syncs.submit(ticket, done)
+        return ticket, done
 
-    def _synced(self, partition: Partition, ticket: FlushTicket, error: OSError | None) -> None:
+    def _synced(
+        self, partition: Partition, ticket: FlushTicket, error: OSError | None
+    ) -> Job | None:
+        """The sync has ended; returns the next one, if there is something for it already."""
         self._rest(partition)
         if not partition.online:
-            return
+            return None
         if error is not None:
             self._on_disk_failed(partition.log, Call.SYNC, error)
-            return
+            return None
         log = partition.log
         log.finish_flush(ticket)
         if partition.durable_waiters:
             self._settle(partition)
+        job = None
         if self._wants_sync(partition):
             partition.flushing = True
-            self._begin(partition)
+            job = self._begin(partition)
         self._advance(partition)
+        return job
 
     def _wants_sync(self, partition: Partition) -> bool:
         return partition.log.must_flush or bool(partition.durable_waiters)

@@ -1,9 +1,10 @@
 """Syncs off the loop, and one callback on the loop for each.
 
-The kernel does those that are one fdatasync, which nearly all are (`kernel_syncs.py`). For the
-rest, and where it does not, there are a few threads for each log dir. An executor's future costs
-more than the sync of a fast disk, so this is the least that works: a queue in, a list back, and one
-wake-up of the loop for all syncs that ended together. Which file is synced when stands in
+The kernel does those that are one fdatasync, which nearly all are (`kernel_syncs.py`): what is
+submitted together begins together, and so does what follows those that ended together. For the
+rest, and where the kernel does none, there are a few threads for each log dir. An executor's future
+costs more than the sync of a fast disk, so this is the least that works: a queue in, a list back,
+and one wake-up of the loop for all syncs that ended together. Which file is synced when stands in
 `replicas.py`; what a sync means stands in `broker.log.flush`.
 """
 
@@ -34,7 +35,8 @@ class Ticket(Protocol):
         """Tells the log that the sync of the descriptor failed. Blocks: it writes to the disk."""
 
 
-Done = Callable[[BaseException | None], None]
+Done = Callable[[BaseException | None], "Job | None"]
+"""Hears of the end of a sync; returns the one that is to follow at once, if there is one."""
 Job = tuple[Ticket, Done]
 Work = Callable[[], None]
 Ended = tuple[Done, BaseException | None]
@@ -64,11 +66,17 @@ class SyncPool:
         self._threads: list[threading.Thread] = []
         self._running = 0
 
-    def submit(self, ticket: Ticket, done: Done) -> None:
-        descriptor = ticket.descriptor()
-        if descriptor is not None and self._begin_in_kernel(descriptor, (ticket, done)):
-            return
-        self._hand_over(ticket.sync, done)
+    def submit(self, jobs: Iterable[Job]) -> None:
+        for_kernel: list[tuple[int, Job]] = []
+        for job in jobs:
+            descriptor = job[0].descriptor()
+            if descriptor is None:
+                self._hand_over(job[0].sync, job[1])
+            else:
+                for_kernel.append((descriptor, job))
+        if for_kernel:
+            for ticket, done in self._begin_in_kernel(for_kernel):
+                self._hand_over(ticket.sync, done)
 
     async def close(self, workers: Executor) -> None:
         """Waits for the syncs under way; nothing is submitted any more."""
@@ -89,13 +97,16 @@ class SyncPool:
 
     # in the kernel
 
-    def _begin_in_kernel(self, descriptor: int, job: Job) -> bool:
+    def _begin_in_kernel(self, wanted: list[tuple[int, Job]]) -> list[Job]:
+        """Returns those that are left to threads."""
         if not self._kernel_is_asked:
             self._kernel_is_asked = True
             self._kernel = self._open_kernel()
             if self._kernel is not None:
                 self._loop.add_reader(self._kernel.fileno(), self._collect)
-        return self._kernel is not None and self._kernel.begin(descriptor, job)
+        if self._kernel is None:
+            return [job for _, job in wanted]
+        return self._kernel.begin(wanted)
 
     def _collect(self) -> None:
         assert self._kernel is not None
@@ -154,13 +165,18 @@ class SyncPool:
 
     def _tell(self, ended: Iterable[Ended]) -> None:
         left = iter(ended)
+        following: list[Job] = []
         try:
             for done, error in left:
-                done(error)
+                job = done(error)
+                if job is not None:
+                    following.append(job)
         finally:
             # Whatever one of them raised, the others have been waiting for their syncs, too.
-            for done, error in left:
-                self._loop.call_soon(done, error)
+            for one in left:
+                self._loop.call_soon(self._tell, [one])
+            if following:
+                self.submit(following)
 
 
 def _fail(ticket: Ticket, error: OSError) -> None:
