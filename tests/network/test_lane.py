@@ -12,7 +12,13 @@ from typing import Any, cast
 
 from ottla.broker.handlers.answers import CloseConnection
 from ottla.broker.network.connection import DEFERRED_BYTES
-from ottla.broker.network.lane import TURN_SECONDS, Lane
+from ottla.broker.network.lane import (
+    LOOK_SECONDS,
+    QUIET_AFTER_SECONDS,
+    QUIET_TURN_SECONDS,
+    TURN_SECONDS,
+    Lane,
+)
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -48,7 +54,7 @@ def test_each_turn_has_its_share_of_time_and_the_others_wait_in_their_order() ->
         went.append(number)
         now_s += TURN_SECONDS / 2.5
 
-    lane = Lane(cast(asyncio.AbstractEventLoop, turns), lambda: now_s)
+    lane = Lane(cast(asyncio.AbstractEventLoop, turns), lambda: now_s, lambda: 0)
     for number in range(9):
         if lane.take(now_s):
             serve(number, now_s)
@@ -69,7 +75,7 @@ def test_each_turn_has_its_share_of_time_and_the_others_wait_in_their_order() ->
 def test_a_request_that_takes_longer_than_a_turn_may_is_alone_in_it() -> None:
     turns = Turns()
     clock = iter(range(100))
-    lane = Lane(cast(asyncio.AbstractEventLoop, turns), lambda: next(clock))
+    lane = Lane(cast(asyncio.AbstractEventLoop, turns), lambda: next(clock), lambda: 0)
     went: list[int] = []
 
     def serve(number: int, started_s: float) -> None:
@@ -82,6 +88,27 @@ def test_a_request_that_takes_longer_than_a_turn_may_is_alone_in_it() -> None:
     for number in range(3):
         turns.turn()
         assert went == list(range(number + 1))
+
+
+def test_turns_are_longer_while_no_records_move() -> None:
+    turns = Turns()
+    served = 0
+    lane = Lane(cast(asyncio.AbstractEventLoop, turns), lambda: 0.0, lambda: served)
+
+    def has_long_turns(now_s: float) -> bool:
+        assert lane.take(now_s)
+        passes = lane.take(now_s + (TURN_SECONDS + QUIET_TURN_SECONDS) / 2)
+        assert not lane.take(now_s + QUIET_TURN_SECONDS)
+        turns.turn()
+        return passes
+
+    assert not has_long_turns(50.0), "nobody knows yet"
+    assert not has_long_turns(50.0 + QUIET_AFTER_SECONDS - 0.01)
+    assert has_long_turns(50.0 + QUIET_AFTER_SECONDS + LOOK_SECONDS)
+    served += 1
+    assert not has_long_turns(50.0 + QUIET_AFTER_SECONDS + 3 * LOOK_SECONDS)
+    assert not has_long_turns(50.0 + 2 * QUIET_AFTER_SECONDS)
+    assert has_long_turns(50.0 + 3 * QUIET_AFTER_SECONDS)
 
 
 async def test_a_producer_waits_for_a_few_of_a_crowd_alone() -> None:

@@ -21,7 +21,7 @@ from ottla.broker.handlers.table import Entry
 from ottla.broker.metadata.image import QuotaEntity
 from ottla.broker.network.accept_rates import MAX_CREATION_RATE, AcceptRates
 from ottla.broker.network.address_limits import AddressLimits
-from ottla.broker.network.connection import Connection
+from ottla.broker.network.connection import DATA_APIS, Connection
 from ottla.broker.network.connection_rates import CREATION_RATE, ConnectionRates
 from ottla.broker.network.lane import Lane
 from ottla.broker.network.listening import Listening
@@ -204,7 +204,10 @@ class Server:
         self.on_fatal = on_fatal
         self.page_cache = PageCache(workers, rooms.unreadable)
         self.turn_end = TurnEnd(self.loop)
-        self.lane = Lane(self.loop, time.perf_counter)
+        data_entries = [entry for key, entry in table.items() if key in DATA_APIS]
+        self.lane = Lane(
+            self.loop, time.perf_counter, lambda: sum(entry.requests for entry in data_entries)
+        )
         self.metrics = NetworkMetrics()
         self.quotas = ClientQuotas(limits.quota_window_ms)
         self._answered = AnswerTime()
