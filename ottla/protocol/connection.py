@@ -23,8 +23,8 @@ from ottla.protocol.wire import skip_tags
 BUFFER_SIZE_SMALL = 16 * 1024
 # Moving fewer bytes than this costs less than a read that the little space behind them cuts short.
 MOVE_SIZE_FREE = 4 * 1024
-# A large buffer is given up after so many frames in a row that the small one would have held.
-SMALL_FRAMES_BEFORE_SHRINK = 64
+# A large buffer is given up after so many reads into it without a frame that needed it.
+SMALL_READS_BEFORE_SHRINK = 64
 # What a response may be at most for our client: Kafka's clients accept any, librdkafka 100 MB.
 RESPONSE_SIZE_MAX = 512 * 1024 * 1024
 
@@ -45,7 +45,7 @@ class FrameReader:
         "_buffer",
         "_size_max",
         "_size_min",
-        "_small_frames",
+        "_small_reads",
         "_start",
         "_view",
         "buffered",
@@ -54,7 +54,7 @@ class FrameReader:
     def __init__(self, size_max: int, size_min: int) -> None:
         self._size_max = size_max
         self._size_min = size_min
-        self._small_frames = 0
+        self._small_reads = 0
         self._buffer = bytearray()
         self._view = memoryview(self._buffer)
         self._start = 0
@@ -92,9 +92,9 @@ class FrameReader:
 
     def received(self, count: int) -> None:
         """`count` bytes were written to what `get_buffer` gave."""
-        held = self.buffered + count
-        assert self.buffered <= held <= len(self._buffer) - self._start
-        self.buffered = held
+        assert count >= 0
+        held = self.buffered = self.buffered + count
+        assert held <= len(self._buffer) - self._start
 
     def next_frame(self) -> memoryview | None:
         """The content of the next whole frame, writable, valid until the next `get_buffer`.
@@ -106,14 +106,15 @@ class FrameReader:
             return None
         start = self._start
         (length,) = _unpack_length(self._buffer, start)
-        if not self._size_min <= length <= self._size_max:
+        if length > self._size_max or length < self._size_min:
             raise ProtocolError(self._bad_length(length))
         size = LENGTH_SIZE + length
         if size > held:
             return None
         self._start = stop = start + size
         self.buffered = held - size
-        self._small_frames = self._small_frames + 1 if length < BUFFER_SIZE_SMALL else 0
+        if length >= BUFFER_SIZE_SMALL:
+            self._small_reads = 0
         return self._view[start + LENGTH_SIZE : stop]
 
     def detach(self) -> None:
@@ -130,7 +131,8 @@ class FrameReader:
 
     def _fit_to_nothing(self, size: int) -> None:
         """Makes the first buffer, or a small one after a large one."""
-        if not size or self._small_frames >= SMALL_FRAMES_BEFORE_SHRINK:
+        self._small_reads += 1
+        if not size or self._small_reads > SMALL_READS_BEFORE_SHRINK:
             self._replace(bytearray(BUFFER_SIZE_SMALL), 0)
 
     def _frame_size(self) -> int:

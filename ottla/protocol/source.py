@@ -202,7 +202,7 @@ class DecodeSource(Source):
         template = wire.DECODE_NULLABLE_CONTENT if nullable else wire.DECODE_CONTENT
         self.emit(
             template.format(
-                null_or_past_end=f"not p <= q <= end{too_long}",
+                null_or_past_end=f"q < p or q > end{too_long}",
                 past_end=f"q > end{too_long}",
                 name=item.name,
                 target=target,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ottla.protocol.api import SERVED, ApiKey
 from ottla.protocol.connection import (
     BUFFER_SIZE_SMALL,
-    SMALL_FRAMES_BEFORE_SHRINK,
+    SMALL_READS_BEFORE_SHRINK,
     ClientConnection,
     ServerConnection,
 )
@@ -147,7 +147,7 @@ def test_small_frames_give_a_large_buffer_back() -> None:
     connection = ServerConnection(LIMIT)
     all_frames(connection, frame_of(200_000))
     assert buffer_size(connection) > BUFFER_SIZE_SMALL
-    for _ in range(SMALL_FRAMES_BEFORE_SHRINK + 1):
+    for _ in range(SMALL_READS_BEFORE_SHRINK + 1):
         all_frames(connection, frame_of(100))
 
     assert buffer_size(connection) == BUFFER_SIZE_SMALL

@@ -95,7 +95,7 @@ class Gathered:
 
     def batches(self) -> Iterator[bytearray]:
         for piece in self._pieces:
-            for records in _parted(piece.records):
+            for records in _parted(piece.records) if len(piece.records) > 1 else [piece.records]:
                 yield self._batch(records, piece.stamp)
             if piece.marker is not None:
                 yield build_marker(**piece.marker._asdict(), timestamp=piece.time_ms)

@@ -100,6 +100,7 @@ class Runner(Generic[S]):
 
     def __init__(self, coordinator: Coordinator[S], partition: Partition) -> None:
         self._coordinator = coordinator
+        self.now = coordinator.now
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
         self.shard: S | None = None
@@ -124,9 +125,6 @@ class Runner(Generic[S]):
             return RunnerState.LOADED
         is_loading = self.failure is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return RunnerState.LOADING if is_loading else RunnerState.FAILED
-
-    def now(self) -> Moment:
-        return self._coordinator.now()
 
     def fence(self, producer_id: int) -> Fence:
         """How far a producer has come in the partition, with what is on its way there. The log

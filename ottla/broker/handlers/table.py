@@ -20,13 +20,16 @@ LATENCY_BUCKETS_S = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.
 
 
 class Decoders(dict[int, Any]):
-    """Version -> compiled decoder of one request, compiled on first use (start-up time)."""
+    """Version -> compiled decoder of one request, compiled on first use (start-up time); None for a
+    version that is not served."""
 
     def __init__(self, api: Api) -> None:
         super().__init__()
         self._api = api
 
     def __missing__(self, version: int) -> Any:
+        if not self._api.min_version <= version <= self._api.max_version:
+            return None
         compiled = decoder(self._api.request, version)
         self[version] = compiled
         return compiled
@@ -54,8 +57,6 @@ class Entry:
         "decoders",
         "encoders",
         "handle",
-        "max_version",
-        "min_version",
         "response",
         "seconds",
     )
@@ -64,8 +65,6 @@ class Entry:
         self.api = api
         self.handle = handle
         self.response = api.response
-        self.min_version = api.min_version
-        self.max_version = api.max_version
         self.decoders = Decoders(api)
         self.encoders = Encoders(api)
         self.seconds = 0.0

@@ -369,13 +369,14 @@ class Connection(asyncio.BufferedProtocol):
         entry = self._table.get(api_key)
         if entry is None:
             raise CloseConnection(f"API key {api_key} is not served")
-        if not entry.min_version <= version <= entry.max_version:
+        decode = entry.decoders[version]
+        if decode is None:
             self._unserved_version(entry, version, correlation_id)
             return
         session = self._session
         assert session is not None
         session.client_id = client_id
-        request, _ = entry.decoders[version](frame, position)
+        request, _ = decode(frame, position)
         meter = self._meter
         if meter is not None:
             self.mute(meter.arrived(api_key, request, client_id, len(frame)))

@@ -127,11 +127,23 @@ class ClassicGroup(Group):
 
     def take(self, value: GroupMetadataValue) -> None:
         """A GroupMetadata record was written, by us now or by whoever wrote the log."""
-        known = self.members
         self.generation = value.generation
         self.protocol_type = value.protocol_type or None
-        self.protocol = value.protocol
         self.leader = value.leader
+        ids = [one.member_id for one in value.members]
+        if value.protocol == self.protocol and ids == list(self.members):
+            for one in value.members:
+                self.members[one.member_id].assignment = one.assignment
+        else:
+            self.protocol = value.protocol
+            self._restore_members(value)
+        # Not through `become`: a group that is loaded has come a way that nobody saw.
+        self.state = State.STABLE if value.members else State.EMPTY
+        self.state_timestamp_ms = value.current_state_timestamp
+
+    def _restore_members(self, value: GroupMetadataValue) -> None:
+        """They are others than those who are here, or have another protocol."""
+        known = self.members
         self.members = {
             one.member_id: _restored(one, known.get(one.member_id), value.protocol or "")
             for one in value.members
@@ -145,9 +157,6 @@ class ClassicGroup(Group):
             self._count_protocols(member, 1)
             self.awaiting_join_count += member.join_reply is not None
         self.subscribed_topics = self._compute_subscribed_topics()
-        # Not through `become`: a group that is loaded has come a way that nobody saw.
-        self.state = State.STABLE if self.members else State.EMPTY
-        self.state_timestamp_ms = value.current_state_timestamp
 
     def to_value(self, now_wall_ms: int, assignments: dict[str, bytes]) -> GroupMetadataValue:
         """The record of this group as it is, its members having these assignments."""
@@ -320,7 +329,11 @@ class ClassicGroup(Group):
     @property
     def rebalance_timeout_ms(self) -> int:
         """The most patient member's."""
-        return max((one.rebalance_timeout_ms for one in self.members.values()), default=0)
+        longest_ms = 0
+        for member in self.members.values():
+            if member.rebalance_timeout_ms > longest_ms:
+                longest_ms = member.rebalance_timeout_ms
+        return longest_ms
 
     def check_member(self, member_id: str, instance_id: str | None) -> Member:
         """The member; KafkaError if it is unknown or another has taken its instance id."""
