@@ -172,12 +172,12 @@ async def test_events_are_those_of_groups_and_of_settings() -> None:
     )
     resources = [alter(GROUP_RESOURCE, name, [setting]) for name in ("g", "h")]
     async with Broker(config={"ottla.telemetry.port": 0}) as broker, client_of(broker) as client:
-        history = broker.running.rooms.groups.history
-        history.add([Told("group_stable", "g", "all have joined", {})])
+        groups = broker.running.rooms.groups
+        groups.history.add([Told("group_stable", "g", "all have joined", {})], groups.now())
         _tick(broker)
         await client.connection.request(IncrementalAlterConfigsRequest(resources), 1)
         _tick(broker)
-        history.add([Told("group_empty", "g", "the last member left", {})])
+        groups.history.add([Told("group_empty", "g", "the last member left", {})], groups.now())
         of_all = [json.loads(line) for line in (await _get(broker, "/events")).splitlines()]
         of_one = [json.loads(line) for line in (await _get(broker, "/events?group=g")).splitlines()]
         metrics = await _get(broker, "/metrics")

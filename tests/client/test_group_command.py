@@ -49,7 +49,8 @@ def test_a_member_s_words_do_not_command_the_terminal(capsys: pytest.CaptureFixt
         told = Told(
             "group_empty", "g", "\x1b[2J\n\u00e9", {"client_id": "a\rb", "instance_id": None}
         )
-        broker.running.rooms.groups.history.add([told])
+        groups = broker.running.rooms.groups
+        groups.history.add([told], groups.now())
         address = f"127.0.0.1:{broker.running.telemetry_port}"
         assert main(["group", "why", "g", "--telemetry", address]) == 0
 
@@ -71,7 +72,8 @@ def far_east(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_times_are_utc_as_in_the_log(capsys: pytest.CaptureFixture[str]) -> None:
     with BrokerThread(config={"ottla.telemetry.port": 0}) as broker:
         told = Told("group_empty", "g", "nobody is left", {})
-        broker.running.rooms.groups.history.add([told])
+        groups = broker.running.rooms.groups
+        groups.history.add([told], groups.now())
         address = f"127.0.0.1:{broker.running.telemetry_port}"
         assert main(["group", "why", "g", "--telemetry", address]) == 0
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from ottla.broker.coordinator.history import INTERVAL_MS, LINES_MAX, History
-from ottla.broker.coordinator.outcome import Told
+from ottla.broker.coordinator.outcome import Moment, Told
 from ottla.testing.clock import SimClock
 from tests.log.events import RecordedEvents
 
 TOO_MANY = 40
 
 
+def now_of(clock: SimClock) -> Moment:
+    return Moment(clock.monotonic_ms(), clock.wall_ms())
+
+
 def test_a_group_s_flood_is_written_up_to_a_limit_and_counted_beyond_it() -> None:
     clock, events = SimClock(), RecordedEvents()
-    history = History(clock, events)
+    history = History(events)
     for _ in range(LINES_MAX + TOO_MANY):
-        history.add([Told("group_rebalances", "loops", "again", {})])
+        history.add([Told("group_rebalances", "loops", "again", {})], now_of(clock))
 
     assert events.names.count("group_rebalances") == LINES_MAX
     assert events.names.count("group_events_too_many") == 1
@@ -23,26 +27,26 @@ def test_a_group_s_flood_is_written_up_to_a_limit_and_counted_beyond_it() -> Non
     assert history.counts["group_rebalances"] == LINES_MAX + TOO_MANY
 
     clock.advance(INTERVAL_MS)
-    history.add([Told("group_rebalances", "loops", "again", {})])
+    history.add([Told("group_rebalances", "loops", "again", {})], now_of(clock))
     assert events.names.count("group_rebalances") == LINES_MAX + 1
     assert events.fields("group_events_left_out") == {"count": TOO_MANY, "groups": 1}
 
 
 def test_the_flood_of_one_group_hides_no_other() -> None:
-    events = RecordedEvents()
-    history = History(SimClock(), events)
+    clock, events = SimClock(), RecordedEvents()
+    history = History(events)
     for _ in range(LINES_MAX + TOO_MANY):
-        history.add([Told("group_rebalances", "loops", "again", {})])
-    history.add([Told("group_member_evicted", "quiet", "its session is over", {})])
+        history.add([Told("group_rebalances", "loops", "again", {})], now_of(clock))
+    history.add([Told("group_member_evicted", "quiet", "its session is over", {})], now_of(clock))
     assert events.fields("group_member_evicted")["group"] == "quiet"
 
 
 def test_a_group_at_rest_is_written_in_full() -> None:
     clock, events = SimClock(), RecordedEvents()
-    history = History(clock, events)
+    history = History(events)
     for _ in range(3):
         for _ in range(LINES_MAX):
-            history.add([Told("group_member_left", "g", "it gives no reason", {})])
+            history.add([Told("group_member_left", "g", "it gives no reason", {})], now_of(clock))
         clock.advance(INTERVAL_MS)
 
     assert events.names.count("group_member_left") == 3 * LINES_MAX
@@ -51,9 +55,12 @@ def test_a_group_at_rest_is_written_in_full() -> None:
 
 
 def test_what_follows_every_rebalance_takes_no_room() -> None:
-    events = RecordedEvents()
-    history = History(SimClock(), events)
+    clock, events = SimClock(), RecordedEvents()
+    history = History(events)
     for _ in range(LINES_MAX):
-        history.add([Told("group_rebalances", "g", "again", {}), Told("group_stable", "g", "", {})])
+        history.add(
+            [Told("group_rebalances", "g", "again", {}), Told("group_stable", "g", "", {})],
+            now_of(clock),
+        )
     assert events.names.count("group_rebalances") == LINES_MAX
     assert events.names.count("group_events_too_many") == 0

@@ -47,7 +47,7 @@ def test_markers_that_are_not_awaited_are_found(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_decision_that_is_forgotten_at_a_start_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TransactionShard, "loaded", lambda self, now: Outcome())
+    monkeypatch.setattr(TransactionShard, "loaded", lambda self, now: Outcome(now))
 
     _found("T3")
 

@@ -68,10 +68,10 @@ class Gathered:
     def __repr__(self) -> str:
         return f"<Gathered records={sum(len(one.records) for one in self._pieces)}>"
 
-    def add(self, outcome: Outcome, now_ms: int) -> None:
+    def add(self, outcome: Outcome) -> None:
         """The records and the marker of an outcome that has some."""
         # First what may raise: a piece without anything would be waited for.
-        encode = self._format.encode
+        encode, now_ms = self._format.encode, outcome.now.wall_ms
         records = [encode(record, now_ms) for record in outcome.records]
         pieces = self._pieces
         last = pieces[-1] if pieces else None
@@ -95,7 +95,7 @@ class Gathered:
 
     def batches(self) -> Iterator[bytearray]:
         for piece in self._pieces:
-            for records in _parted(piece.records) if len(piece.records) > 1 else [piece.records]:
+            for records in _parted(piece.records):
                 yield self._batch(records, piece.stamp)
             if piece.marker is not None:
                 yield build_marker(**piece.marker._asdict(), timestamp=piece.time_ms)
@@ -112,15 +112,16 @@ class Gathered:
         )
 
 
-def _parted(records: list[Record]) -> Iterator[list[Record]]:
-    part: list[Record] = []
+def _parted(records: list[Record]) -> list[list[Record]]:
+    if len(records) == 1:
+        return [records]  # as nearly always
+    parts: list[list[Record]] = []
     size = 0
     for record in records:
         length = len(record.key or b"") + len(record.value or b"")
-        if part and size + length > BATCH_BYTES_MAX:
-            yield part
-            part, size = [], 0
-        part.append(record)
         size += length
-    if part:
-        yield part
+        if not parts or size > BATCH_BYTES_MAX:
+            parts.append([])
+            size = length
+        parts[-1].append(record)
+    return parts

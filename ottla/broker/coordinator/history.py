@@ -6,8 +6,8 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from ottla.broker.coordinator.outcome import Told
-from ottla.broker.ports import DEBUG, Clock, Events
+from ottla.broker.coordinator.outcome import Moment, Told
+from ottla.broker.ports import DEBUG, Events
 
 KEPT_MAX = 2000
 """Some hundred bytes each, and a rebalance is three or four of them: a broker that has one every
@@ -36,7 +36,6 @@ class History:
     started."""
 
     __slots__ = (
-        "_clock",
         "_events",
         "_lines",
         "_of",
@@ -46,8 +45,7 @@ class History:
         "counts",
     )
 
-    def __init__(self, clock: Clock, events: Events, *, of: str = "group") -> None:
-        self._clock = clock
+    def __init__(self, events: Events, *, of: str = "group") -> None:
         self._events = events
         self._tells_expected = events.is_enabled_for(DEBUG)
         self._of = of
@@ -57,22 +55,21 @@ class History:
         self._ring: deque[tuple[int, Told]] = deque(maxlen=KEPT_MAX)
         self.counts: Counter[str] = Counter()
 
-    def add(self, told: Iterable[Told]) -> None:
+    def add(self, told: Iterable[Told], now: Moment) -> None:
         """What happened together, in its order."""
-        now_ms = self._clock.wall_ms()
+        monotonic_ms, wall_ms = now
         for one in told:
             event, group_id, reason, fields = one
             self.counts[event] += 1
-            self._ring.append((now_ms, one))
+            self._ring.append((wall_ms, one))
             if event in EXPECTED:
                 if self._tells_expected:
                     self._events.debug(event, reason=reason, **{self._of: group_id}, **fields)
-            elif self._may_write(group_id):
+            elif self._may_write(group_id, monotonic_ms):
                 self._events.info(event, reason=reason, **{self._of: group_id}, **fields)
 
-    def _may_write(self, group_id: str) -> bool:
+    def _may_write(self, group_id: str, now_ms: int) -> bool:
         """Whether the log takes one more line about the group in this interval."""
-        now_ms = self._clock.monotonic_ms()
         if now_ms >= self._until_ms:
             left_out = [count - LINES_MAX for count in self._lines.values() if count > LINES_MAX]
             if left_out:

@@ -100,8 +100,9 @@ class Outcome:
     """Records in the order in which they were applied, then the answers that rest on them, or on
     earlier ones; and the answers that say nothing of what is written, and may leave now.
 
-    `stamp` says in whose transaction the records are written, and `marker` comes behind them. What
-    is `due` is called when all of this is durable, and never if the state is thrown away first.
+    `now` is when the command was carried out; `stamp` says in whose transaction the records are
+    written, and `marker` comes behind them. What is `due` is called when all of this is durable,
+    and never if the state is thrown away first.
     """
 
     __slots__ = (
@@ -110,13 +111,15 @@ class Outcome:
         "counted",
         "due",
         "marker",
+        "now",
         "records",
         "stamp",
         "told",
         "work",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, now: Moment) -> None:
+        self.now = now
         # By hand: a dataclass calls a factory for each list, and every request has an outcome.
         self.records: list[CoordinatorRecord] = []
         self.stamp: Stamp | None = None

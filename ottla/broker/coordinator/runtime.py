@@ -137,7 +137,7 @@ class Runner(Generic[S]):
         """Does what a command of the shard asks for."""
         coordinator = self._coordinator
         if outcome.told:
-            coordinator.history.add(outcome.told)
+            coordinator.history.add(outcome.told, outcome.now)
         if outcome.records or outcome.marker is not None:
             self._gather(outcome)
         if self._gathered is not None:
@@ -231,7 +231,7 @@ class Runner(Generic[S]):
         gathered = self._gathered
         if gathered is None:
             gathered = Gathered(coordinator.record_format)
-        gathered.add(outcome, coordinator.clock.wall_ms())
+        gathered.add(outcome)
         self._gathered = gathered
         _add(self._counted, outcome.counted)
         if self._append is None and not self._scheduled:

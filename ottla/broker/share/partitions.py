@@ -12,7 +12,7 @@ from typing import Any
 
 from ottla.broker.coordinator.group.share_members import Gone
 from ottla.broker.coordinator.history import History
-from ottla.broker.coordinator.outcome import Told
+from ottla.broker.coordinator.outcome import Moment, Told
 from ottla.broker.coordinator.share.coordinator import ShareCoordinator
 from ottla.broker.coordinator.share.state import SharePartitionKey
 from ottla.broker.metadata.delta import Delta
@@ -197,7 +197,8 @@ class SharePartitions:
             self._tell_overdue()
 
     def tell(self, event: str, group_id: str, reason: str, **fields: Any) -> None:
-        self._history.add([Told(event, group_id, reason, fields)])
+        now = Moment(self.clock.monotonic_ms(), self.clock.wall_ms())
+        self._history.add([Told(event, group_id, reason, fields)], now)
 
     def _tell_overdue(self) -> None:
         """Somebody will ask why records came twice."""

@@ -63,7 +63,7 @@ def make_group_coordinator(
         loop=loop,
         clock=clock,
         events=events,
-        history=History(clock, events),
+        history=History(events),
         replicas=replicas,
         workers=workers,
         spawn=spawn,

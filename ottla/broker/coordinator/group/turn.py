@@ -68,7 +68,7 @@ class Turn:
     def __init__(self, shard: GroupShard, now: Moment) -> None:
         self.shard = shard
         self.now = now
-        self.outcome = Outcome()
+        self.outcome = Outcome(now)
         self.timers: Timers[Timer] = shard.timers
         self._settings: GroupSettings | None = None
 

@@ -116,7 +116,7 @@ class ShareShard:
             self._write(outcome, ShareSnapshotKey(*key), value, now)
             return Initialized(key.partition)
 
-        return self._answered(command, Initialized(key.partition), reply)
+        return self._answered(command, Initialized(key.partition), reply, now)
 
     def read(
         self,
@@ -162,7 +162,7 @@ class ShareShard:
                 ],
             )
 
-        return self._answered(command, Read(key.partition), reply)
+        return self._answered(command, Read(key.partition), reply, now)
 
     def write(
         self,
@@ -198,7 +198,7 @@ class ShareShard:
             )
             return Written(key.partition)
 
-        return self._answered(command, Written(key.partition), reply)
+        return self._answered(command, Written(key.partition), reply, now)
 
     def delete(self, key: SharePartitionKey, reply: Reply, now: Moment) -> Outcome:
         """What is not there is deleted."""
@@ -209,7 +209,7 @@ class ShareShard:
                 self._write(outcome, ShareSnapshotKey(*key), None, now)
             return Deleted(key.partition)
 
-        return self._answered(command, Deleted(key.partition), reply)
+        return self._answered(command, Deleted(key.partition), reply, now)
 
     def summarize(self, key: SharePartitionKey, reply: Reply, now: Moment) -> Outcome:
         """Where the group begins; a start of -1 if that is not known yet."""
@@ -227,12 +227,12 @@ class ShareShard:
                 delivery_complete_count=state.complete_count,
             )
 
-        return self._answered(command, Summary(key.partition), reply)
+        return self._answered(command, Summary(key.partition), reply, now)
 
     def snapshot_all(self, reply: Reply, now: Moment) -> Outcome:
         """A snapshot of everything, so that no record before is needed any more; the reply is
         completed with True when they are durable."""
-        outcome = Outcome()
+        outcome = Outcome(now)
         for key, state in self.states.items():
             value = state.snapshot(written_ms=now.wall_ms)
             self._write(outcome, ShareSnapshotKey(*key), value, now)
@@ -242,7 +242,7 @@ class ShareShard:
     def snapshot_cold(self, interval_ms: int, now: Moment) -> Outcome:
         """A snapshot of what had none for so long, so that no record before is needed any more;
         unless nothing was snapshot since for another reason: then all would be for nothing."""
-        outcome = Outcome()
+        outcome = Outcome(now)
         if all(state.is_cold for state in self.states.values()):
             return outcome
         for key, state in self.states.items():
@@ -252,11 +252,11 @@ class ShareShard:
         return outcome
 
     def expire(self, now: Moment) -> Outcome:
-        return Outcome()
+        return Outcome(now)
 
     def topics_deleted(self, names: list[str], now: Moment) -> Outcome:
         """The states of topics that are not there any more are deleted."""
-        outcome = Outcome()
+        outcome = Outcome(now)
         for key in list(self.states):
             if self._partition_count_of(key.topic_id) is None:
                 self._write(outcome, ShareSnapshotKey(*key), None, now)
@@ -266,7 +266,7 @@ class ShareShard:
         return self.topics_deleted([], now)
 
     def unloaded(self, now: Moment) -> Outcome:
-        return Outcome()
+        return Outcome(now)
 
     # state
 
@@ -295,8 +295,10 @@ class ShareShard:
 
     # inside
 
-    def _answered(self, command: Callable[[Outcome], Any], refused: Any, reply: Reply) -> Outcome:
-        outcome = Outcome()
+    def _answered(
+        self, command: Callable[[Outcome], Any], refused: Any, reply: Reply, now: Moment
+    ) -> Outcome:
+        outcome = Outcome(now)
         try:
             response = command(outcome)
         except KafkaError as error:

@@ -103,7 +103,7 @@ def make_transaction_coordinator(
         loop=loop,
         clock=clock,
         events=events,
-        history=History(clock, events, of="transactional_id"),
+        history=History(events, of="transactional_id"),
         replicas=replicas,
         workers=workers,
         spawn=spawn,

@@ -218,7 +218,7 @@ class TransactionShard:
     def markers_written(self, due: MarkersDue, now: Moment) -> Outcome:
         """All markers of a decision are durable: the transaction is over. Of one that is not the
         newest any more there is nothing to do."""
-        outcome = Outcome()
+        outcome = Outcome(now)
         if self._due.get(due.transactional_id) is not due:
             return outcome
         del self._due[due.transactional_id]
@@ -257,14 +257,14 @@ class TransactionShard:
                 producer_epoch=transaction.producer_epoch,
                 topics=[topic(*one) for one in grouped(transaction.partitions).items()],
             )
-        outcome = Outcome()
+        outcome = Outcome(now)
         outcome.answers.append(Answer(reply, shown))
         return outcome
 
     def abort_timed_out(self, now: Moment) -> Outcome:
         """A periodic job: aborts what is open for longer than its producer said, and fences that
         producer."""
-        outcome = Outcome()
+        outcome = Outcome(now)
         for transaction in list(self.transactions.values()):
             is_late = transaction.started_ms + transaction.timeout_ms < now.wall_ms
             if transaction.state is ONGOING and is_late:
@@ -276,7 +276,7 @@ class TransactionShard:
 
     def remove_expired(self, now: Moment) -> Outcome:
         """A periodic job: forgets ids that nobody has used for transactional.id.expiration.ms."""
-        outcome = Outcome()
+        outcome = Outcome(now)
         until_ms = now.wall_ms - self._settings().expiration_ms
         for transaction in list(self.transactions.values()):
             if transaction.state in AT_REST and transaction.updated_ms <= until_ms:
@@ -289,7 +289,7 @@ class TransactionShard:
 
     def expire(self, now: Moment) -> Outcome:
         """Who has waited long enough is to ask again."""
-        outcome = Outcome()
+        outcome = Outcome(now)
         for transactional_id in self._timers.take_due(now.monotonic_ms):
             parked = self._parked.pop(transactional_id, [])
             left = [one for one in parked if one.deadline_ms > now.monotonic_ms]
@@ -304,11 +304,11 @@ class TransactionShard:
 
     def topics_deleted(self, names: list[str], now: Moment) -> Outcome:
         """A marker for what is gone is left out when it is due."""
-        return Outcome()
+        return Outcome(now)
 
     def loaded(self, now: Moment) -> Outcome:
         """All records are replayed: what is decided and not complete needs its markers."""
-        outcome = Outcome()
+        outcome = Outcome(now)
         for transaction in self.transactions.values():
             if transaction.state in ENDING:
                 self._await_markers(outcome, transaction)
@@ -316,7 +316,7 @@ class TransactionShard:
 
     def unloaded(self, now: Moment) -> Outcome:
         """Whoever waits is sent away."""
-        outcome = Outcome()
+        outcome = Outcome(now)
         for parked in self._parked.values():
             for one in parked:
                 refused = one.refused(ErrorCode.NOT_COORDINATOR)
@@ -362,7 +362,7 @@ class TransactionShard:
         reply: Reply,
         now: Moment,
     ) -> Outcome:
-        outcome = Outcome()
+        outcome = Outcome(now)
         deadline_ms = now.monotonic_ms + self._settings().wait_ms
         self._try(_Asked(transactional_id, command, refused, reply, deadline_ms), outcome, now)
         return outcome
