@@ -31,6 +31,7 @@ from ottla.broker.coordinator.group.classic import ClassicGroup
 from ottla.broker.coordinator.group.settings import NEWCOMERS_MS, GroupSettings
 from ottla.broker.coordinator.group.states import State
 from ottla.broker.coordinator.outcome import Answer, CoordinatorRecord, Outcome
+from ottla.protocol.codec import encoder
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import groups
 from tests.coordinator.shards import Lone
@@ -244,8 +245,14 @@ class World:
         self._ask(member, request, 9)
 
     def _metadata(self, member: Member) -> bytes:
-        """What a member says of itself when it joins."""
-        return b""
+        """What a member says of itself when it joins: its subscription, which its next connection
+        may change."""
+        names = [TOPIC, "u"] if member.connection % 3 else [TOPIC]
+        out = bytearray(b"\0\0")
+        encoder(groups.ConsumerProtocolSubscription, 0)(
+            groups.ConsumerProtocolSubscription(topics=names), out, []
+        )
+        return bytes(out)
 
     def _heartbeat(self, member: Member) -> None:
         beat = groups.HeartbeatRequest(GROUP, member.generation, member.member_id, member.instance)
@@ -442,7 +449,8 @@ class World:
             one.member_id: (one.instance_id, one.assignment) for one in group.members.values()
         }
         offsets = durable_offsets(shard, name)
-        return (group.state, group.generation, group.protocol, group.leader, members, offsets)
+        wanted = group.subscribed_topics
+        return group.state, group.generation, group.protocol, group.leader, members, wanted, offsets
 
 
 def durable_offsets(shard: Any, name: str) -> dict[str, dict[int, Any]]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from ottla.broker.coordinator.group.classic import ClassicGroup
 from ottla.broker.coordinator.group.offsets import Offsets
 from ottla.broker.coordinator.group.settings import GroupSettings
 from ottla.broker.coordinator.outcome import CoordinatorRecord
@@ -11,6 +14,7 @@ from tests.coordinator.scenario import Script
 from tests.coordinator.shards import TOPIC_ID, Lone
 
 RETENTION_MS = 60_000
+LONG_MS = 20 * RETENTION_MS
 KEY = ("g", "t", 0)
 
 
@@ -24,6 +28,21 @@ def _lone() -> Lone:
     )
 
 
+def _wants(topic: str) -> tuple[tuple[str, bytes], ...]:
+    """The protocols of a consumer that subscribes to one topic."""
+    return (("range", b"\0\0\0\0\0\1\0" + bytes([len(topic)]) + topic.encode() + b"\xff" * 4),)
+
+
+def _topics(lone: Lone) -> set[str]:
+    """Those that the group wants; a replay must say the same."""
+    group, replayed = lone.shard.groups["g"], lone.replayed().groups["g"]
+    assert isinstance(group, ClassicGroup)
+    assert isinstance(replayed, ClassicGroup)
+    assert group.subscribed_topics == replayed.subscribed_topics
+    assert group.subscribed_topics is not None
+    return set(group.subscribed_topics)
+
+
 def _value(offset: int) -> OffsetCommitValue:
     return OffsetCommitValue(offset, 1, "", 1_000, -1, TOPIC_ID)
 
@@ -31,6 +50,62 @@ def _value(offset: int) -> OffsetCommitValue:
 def _committed(lone: Lone) -> int | None:
     found = lone.shard.offsets.get(*KEY)
     return None if found is None else found.offset
+
+
+def test_who_comes_back_for_another_topic_keeps_its_offsets() -> None:
+    lone = _lone()
+    script = Script(lone)
+    static: dict[str, Any] = {"protocol_type": "consumer", "instance": "i", "session_ms": LONG_MS}
+    script.join("A", protocols=_wants("other"), **static)
+    script.sync("A", {"A": b""}, protocol_type="consumer", instance="i")
+    assert _topics(lone) == {"other"}
+    script.join("A", protocols=_wants("t"), member_id="", **static)
+    script.commit("A", 5)
+    assert _topics(lone) == {"t"}
+    lone.wait(2 * RETENTION_MS)
+    lone.expire_offsets()
+
+    assert _committed(lone) == 5
+
+
+def test_a_group_that_all_have_left_wants_nothing() -> None:
+    lone = _lone()
+    script = Script(lone)
+    script.enter("A", protocol_type="consumer", protocols=_wants("t"))
+    script.sync("A", {"A": b""}, protocol_type="consumer")
+    script.commit("A", 5)
+    script.leave("A")
+    assert _topics(lone) == set()
+    lone.wait(2 * RETENTION_MS)
+    lone.expire_offsets()
+
+    assert _committed(lone) is None
+
+
+def test_a_member_that_joins_again_for_another_topic_is_replayed_so() -> None:
+    lone = _lone()
+    script = Script(lone)
+    dynamic: dict[str, Any] = {"protocol_type": "consumer", "session_ms": LONG_MS}
+    script.enter("A", protocols=_wants("other"), **dynamic)
+    script.sync("A", {"A": b""}, protocol_type="consumer")
+    script.join("A", protocols=_wants("t"), **dynamic)
+    script.sync("A", {"A": b""}, protocol_type="consumer")
+
+    assert _topics(lone) == {"t"}
+
+
+def test_protocols_that_nobody_knows_any_more_are_forgotten() -> None:
+    lone = _lone()
+    script = Script(lone)
+    script.enter("A")
+    script.sync("A", {"A": b""})
+    for number in range(10):
+        script.join("A", protocols=(("range", b""), (f"p{number}", b"")))
+        script.sync("A", {"A": b""})
+    group = lone.shard.groups["g"]
+    assert isinstance(group, ClassicGroup)
+
+    assert group._protocol_counts == {"range": 1, "p9": 1}
 
 
 def test_offsets_of_a_simple_group_expire_by_their_commit() -> None:

@@ -254,8 +254,10 @@ async def test_what_the_kernel_does_not_take_stops_nothing_beside_it(descriptor:
     assert waiter.errors == [None] * 5
     assert [file.synced_here for file in files] == [0, 0, 1, 1]
     assert pipe.synced_here == 1
-    waiter.submit(*(Sheet(descriptor) for _ in range(kernel_syncs.REQUESTS_MAX)))
-    await waiter.all_told()  # no place was lost
+    many = [Sheet(descriptor) for _ in range(kernel_syncs.REQUESTS_MAX)]
+    waiter.submit(*many)
+    await waiter.all_told()
+    assert sum(file.synced_here for file in many) == 0, "a place in the kernel was lost"
     await closed(pool)
     os.close(reading)
     os.close(writing)

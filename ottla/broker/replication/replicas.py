@@ -256,8 +256,9 @@ class Replicas:
                     jobs.setdefault(partition.syncs, []).append(job)
         except AssertionError as broken:
             self._on_fatal(broken)
-        for syncs, together in jobs.items():
-            syncs.submit(together)
+        finally:
+            for syncs, together in jobs.items():
+                syncs.submit(together)
 
     def convert(
         self,
@@ -412,12 +413,12 @@ class Replicas:
         log.finish_flush(ticket)
         if partition.durable_waiters:
             self._settle(partition)
-        job = None
-        if self._wants_sync(partition):
-            partition.flushing = True
-            job = self._begin(partition)
         self._advance(partition)
-        return job
+        # Last: a ticket that has begun must be submitted, whoever raises what.
+        if partition.flushing or not self._wants_sync(partition):
+            return None
+        partition.flushing = True
+        return self._begin(partition)
 
     def _wants_sync(self, partition: Partition) -> bool:
         return partition.log.must_flush or bool(partition.durable_waiters)

@@ -68,15 +68,17 @@ class SyncPool:
 
     def submit(self, jobs: Iterable[Job]) -> None:
         for_kernel: list[tuple[int, Job]] = []
+        for_threads: list[Job] = []
         for job in jobs:
             descriptor = job[0].descriptor()
             if descriptor is None:
-                self._hand_over(job[0].sync, job[1])
+                for_threads.append(job)
             else:
                 for_kernel.append((descriptor, job))
         if for_kernel:
-            for ticket, done in self._begin_in_kernel(for_kernel):
-                self._hand_over(ticket.sync, done)
+            for_threads += self._begin_in_kernel(for_kernel)
+        for ticket, done in for_threads:
+            self._hand_over(ticket.sync, done)
 
     async def close(self, workers: Executor) -> None:
         """Waits for the syncs under way; nothing is submitted any more."""

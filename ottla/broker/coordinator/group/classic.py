@@ -130,19 +130,20 @@ class ClassicGroup(Group):
         self.generation = value.generation
         self.protocol_type = value.protocol_type or None
         self.leader = value.leader
-        ids = [one.member_id for one in value.members]
-        if value.protocol == self.protocol and ids == list(self.members):
+        self.protocol = value.protocol
+        if self.state is State.COMPLETING_REBALANCE:
+            # No replay comes by here: `next_generation` has just seen to all but the assignments,
+            # and whatever changes a member in this state ends it.
             for one in value.members:
                 self.members[one.member_id].assignment = one.assignment
         else:
-            self.protocol = value.protocol
             self._restore_members(value)
         # Not through `become`: a group that is loaded has come a way that nobody saw.
         self.state = State.STABLE if value.members else State.EMPTY
         self.state_timestamp_ms = value.current_state_timestamp
 
     def _restore_members(self, value: GroupMetadataValue) -> None:
-        """They are others than those who are here, or have another protocol."""
+        """They may be others than those who are here, and want something else."""
         known = self.members
         self.members = {
             one.member_id: _restored(one, known.get(one.member_id), value.protocol or "")
@@ -375,7 +376,11 @@ class ClassicGroup(Group):
     def _count_protocols(self, member: Member, times: int) -> None:
         counts = self._protocol_counts
         for name in member.protocols:
-            counts[name] = counts.get(name, 0) + times
+            count = counts.get(name, 0) + times
+            if count:
+                counts[name] = count
+            else:
+                del counts[name]  # whose names they are chooses them
 
     def _compute_subscribed_topics(self) -> frozenset[str] | None:
         if not self.uses_consumer_protocol:
@@ -392,7 +397,7 @@ class ClassicGroup(Group):
 def _restored(
     value: GroupMetadataValue.MemberMetadata, known: Member | None, protocol: str
 ) -> Member:
-    if known is not None:
+    if known is not None and _says_the_same(value, known, protocol):
         known.assignment = value.assignment
         return known
     rebalance_ms = value.rebalance_timeout
@@ -405,6 +410,19 @@ def _restored(
         value.session_timeout,
         {protocol: value.subscription},
         value.assignment,
+    )
+
+
+def _says_the_same(value: GroupMetadataValue.MemberMetadata, known: Member, protocol: str) -> bool:
+    """Whether the record was made of the member as it is here, where more is known of it. In a
+    replay the member is that of an older record."""
+    return (
+        value.group_instance_id == known.instance_id
+        and value.client_id == known.client_id
+        and value.client_host == known.client_host
+        and value.rebalance_timeout == known.rebalance_timeout_ms
+        and value.session_timeout == known.session_timeout_ms
+        and value.subscription == known.protocols.get(protocol, b"")
     )
 
 
