@@ -59,7 +59,9 @@ def prepare() -> tuple[Path, Path]:
         what = ["--no-deps", "--no-binary", DISTRIBUTION, f"{DISTRIBUTION}=={number}"]
         subprocess.run([*pip, "download", "--dest", str(home), *what], check=True)
         with tarfile.open(f"{source}.tar.gz") as archive:
-            archive.extractall(home, filter="data")
+            # Python has the filter since 3.11.4, and Debian's is older.
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)
+            archive.extractall(home)
         subprocess.run([*pip, "install", str(source), *NEEDED], check=True)
         # The package that the standard library calls `test`, too, would be found before theirs.
         (source / "test" / "__init__.py").touch()
