@@ -160,8 +160,7 @@ async def test_who_reads_much_from_the_disk_has_a_small_send_buffer_from_then_on
     after = sender.socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
     assert (after != before) == shrinks
     assert not shrinks or after >= DEFAULT_BYTES
-    is_wide = send_buffer_bytes == -1 or (send_buffer_bytes == DEFAULT_BYTES and not shrinks)
-    assert sender.buffer.step_bytes == (WIDE_STEP_BYTES if is_wide else STEP_BYTES)
+    assert sender.buffer.step_bytes == (WIDE_STEP_BYTES if send_buffer_bytes == -1 else STEP_BYTES)
     assert sender.failures == []
     sender.outbox.close()
     sender.peer.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import socket
+import sys
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,7 +17,12 @@ from ottla.broker.log.segment import FileSlice
 from ottla.broker.log.unreadable import UnreadableRanges
 from ottla.broker.network import connection
 from ottla.broker.network.outbox import SENDFILE_MIN, Outbox, PageCache, TurnEnd
-from ottla.broker.network.send_buffer import DEFAULT_BYTES, NOT_SENT_BYTES_MAX, SendBuffer
+from ottla.broker.network.send_buffer import (
+    DEFAULT_BYTES,
+    NOT_SENT_BYTES_MAX,
+    SLICES_BYTES,
+    SendBuffer,
+)
 from ottla.broker.posix import PosixDisk
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
@@ -74,12 +80,18 @@ async def test_copies_have_little_room_until_the_first_slice(
         outbox.flush()
         assert await loop.sock_recv(peer, 100) == b"copy"
         assert not_sent_max(own) == limit_bytes
+        before = own.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
 
         drained.clear()
         outbox.put(bytearray(), [(0, FileSlice(file, 0, SENDFILE_MIN))])
         outbox.flush()
         await drained.wait()
         assert not_sent_max(own) == 0
+        after = own.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        if wanted_bytes == DEFAULT_BYTES and sys.platform == "linux":
+            assert after == 2 * SLICES_BYTES
+        else:
+            assert after == before
         assert failures == []
         outbox.close()
     file.close()
