@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
@@ -114,7 +115,6 @@ def run_work(
         for server in servers if number % 2 else reversed(servers):
             label = f"round {number} of {rounds}" if number else "warm-up"
             progress.update(task, description=f"{work.name}: {server.name}, {label}")
-            host_pages.have()
             run_once(work, server, scale, results, counted=number > 0)
     progress.remove_task(task)
 
@@ -157,9 +157,15 @@ def main(
     results = Results()
     folder = Path(tempfile.mkdtemp(prefix="ottla-bench-"))
     console.print(", ".join(f"{key} {value}" for key, value in report.machine().items()))
-    servers = start_servers(chosen.split(","), folder, console)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    try:
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder)
+        if rounds > 1:
+            with console.status("Touching memory for the page cache"):
+                stack.enter_context(host_pages.kept())
+        servers = start_servers(chosen.split(","), folder, console)
+        for server in servers:
+            stack.callback(server.close)
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
         with Progress(*columns, console=console, transient=True) as progress:
             for work in works:
                 limit = min(rounds, ROUNDS_MAX.get(work.name, rounds))
@@ -168,10 +174,6 @@ def main(
         for server in servers:
             results.add(memory.NAME, memory.FIGURE, server.name, server.resident_mb())
         console.print(report.table(memory.memory_work(results, scale), results))
-    finally:
-        for server in servers:
-            server.close()
-        shutil.rmtree(folder)
     report.print_end(console, results)
     if json_path is not None:
         report.write_json(json_path, results, rounds, scale)
