@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -84,6 +85,9 @@ ROUNDS_MAX = {
     SETTLING_848_BY_DEFAULT.name: 1,
     REBALANCES.name: 1,
 }
+# A minute by default, after which more lies in the page cache than a host leaves a guest.
+DELETING_SOON = {"log_segment_delete_delay_ms": 200}
+DELETED_SECONDS_MAX = 10.0
 FAILURES = (AnsweredError, AssertionError, KafkaException, OSError, RuntimeError)
 
 
@@ -116,7 +120,15 @@ def run_work(
             label = f"round {number} of {rounds}" if number else "warm-up"
             progress.update(task, description=f"{work.name}: {server.name}, {label}")
             run_once(work, server, scale, results, counted=number > 0)
+            await_deletions(server)
     progress.remove_task(task)
+
+
+def await_deletions(server: Server) -> None:
+    """Leaves nothing of one turn to the next: neither the work nor the page cache."""
+    deadline = time.monotonic() + DELETED_SECONDS_MAX
+    while any(server.data.glob("*-delete")) and time.monotonic() < deadline:
+        time.sleep(0.05)
 
 
 def start_servers(names: list[str], folder: Path, console: Console) -> list[Server]:
@@ -126,9 +138,9 @@ def start_servers(names: list[str], folder: Path, console: Console) -> list[Serv
             console.print(f"Apache Kafka is left out: this machine lacks {jars.missing_tools()}")
         else:
             jars.fetch()
-            servers.append(ApacheKafka(folder / "kafka"))
+            servers.append(ApacheKafka(folder / "kafka", **DELETING_SOON))
     if "ottla" in names:
-        servers.append(Ottla(folder / "ottla"))
+        servers.append(Ottla(folder / "ottla", **DELETING_SOON))
     try:
         for server in servers:
             server.start()

@@ -14,8 +14,8 @@ import mmap
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-KEPT_BYTES_MAX = 8 << 30
-"""What a round writes, reads ahead and has not yet freed of the round before."""
+KEPT_BYTES_MAX = 4 << 30
+"""More than any work that is judged by its CPU writes and reads ahead, twice."""
 KEPT_SHARE = 0.5
 """At most, of what is available."""
 BLOCK = 2 << 20
