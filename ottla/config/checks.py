@@ -12,6 +12,18 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
 
 SINGLE_NODE = "This version runs as a single node that is broker and controller in one"
+BOUNDED = {
+    "group.consumer": ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"),
+    "group.share": (
+        "session.timeout.ms",
+        "heartbeat.interval.ms",
+        "assignment.interval.ms",
+        "record.lock.duration.ms",
+        "delivery.count.limit",
+        "partition.max.record.locks",
+    ),
+}
+"""Keys that lie between two others, of the same name with min and max in it."""
 RETENTION_KEYS = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
 """The first of them that is set decides; the last always is."""
 
@@ -23,7 +35,7 @@ def check(config: BrokerConfig) -> None:
     _check_listeners(config)
     _check_directories(config)
     _check_limits(config)
-    _check_consumer_groups(config)
+    _check_groups(config)
 
 
 def _check_ids(config: BrokerConfig) -> None:
@@ -105,7 +117,7 @@ def _check_directories(config: BrokerConfig) -> None:
         )
 
 
-def _check_consumer_groups(config: BrokerConfig) -> None:
+def _check_groups(config: BrokerConfig) -> None:
     if not config.group_consumer_assignors:
         raise ConfigError(
             "group.consumer.assignors is empty: name uniform, range or both.",
@@ -118,42 +130,37 @@ def _check_consumer_groups(config: BrokerConfig) -> None:
             ",".join(protocols),
             "classic groups are always served, so classic must be one of them.",
         )
-    session_ms = config.group_consumer_session_timeout_ms
-    heartbeat_ms = config.group_consumer_heartbeat_interval_ms
-    for what, least, value, most in (
-        (
-            "session.timeout.ms",
-            config.group_consumer_min_session_timeout_ms,
-            session_ms,
-            config.group_consumer_max_session_timeout_ms,
-        ),
-        (
-            "heartbeat.interval.ms",
-            config.group_consumer_min_heartbeat_interval_ms,
-            heartbeat_ms,
-            config.group_consumer_max_heartbeat_interval_ms,
-        ),
-        (
-            "assignment.interval.ms",
-            config.group_consumer_min_assignment_interval_ms,
-            config.group_consumer_assignment_interval_ms,
-            config.group_consumer_max_assignment_interval_ms,
-        ),
-    ):
-        name = f"group.consumer.{what}"
-        if not least <= value <= most:
+    for kind, names in BOUNDED.items():
+        for name in names:
+            _check_bounds(config, kind, name)
+        heartbeat, session = f"{kind}.heartbeat.interval.ms", f"{kind}.session.timeout.ms"
+        if _number(config, heartbeat) >= _number(config, session):
             raise ConfigError.of(
-                name,
-                value,
-                f"allowed is {least} to {most}, by group.consumer.min.{what} and"
-                f" group.consumer.max.{what}.",
+                heartbeat,
+                _number(config, heartbeat),
+                f"it must be less than {session} ({_number(config, session)}).",
             )
-    if heartbeat_ms >= session_ms:
+
+
+def _check_bounds(config: BrokerConfig, kind: str, name: str) -> None:
+    """What groups may set for themselves, and what those have that set nothing."""
+    least_name, most_name = f"{kind}.min.{name}", f"{kind}.max.{name}"
+    least, most = _number(config, least_name), _number(config, most_name)
+    if least > most:
+        raise ConfigError.of(least_name, least, f"allowed is up to {most_name} ({most}).")
+    value = _number(config, f"{kind}.{name}")
+    if not least <= value <= most:
         raise ConfigError.of(
-            "group.consumer.heartbeat.interval.ms",
-            heartbeat_ms,
-            f"it must be less than group.consumer.session.timeout.ms ({session_ms}).",
+            f"{kind}.{name}",
+            value,
+            f"allowed is {least} to {most}, by {least_name} and {most_name}.",
         )
+
+
+def _number(config: BrokerConfig, name: str) -> int:
+    number = config.value(name)
+    assert isinstance(number, int), name
+    return number
 
 
 def _check_limits(config: BrokerConfig) -> None:

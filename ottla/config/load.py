@@ -38,6 +38,8 @@ class Loaded:
     """Kafka's keys that were given and mean nothing here, sorted."""
     foreign_variables: tuple[str, ...] = ()
     """Variables of the environment that are called KAFKA_ and are no settings of a broker."""
+    unread_variables: tuple[str, ...] = ()
+    """Variables that have the name of a key of ours and lack the KAFKA_ before it."""
 
     @property
     def notes(self) -> list[str]:
@@ -46,6 +48,17 @@ class Loaded:
         if self.foreign_variables:
             names = ", ".join(_with_its_key(one) for one in self.foreign_variables)
             notes.append(f"no settings of a broker: {names}; `ottla config` lists those that are")
+        for variable in self.unread_variables:
+            notes.append(f"not read: {variable}; a setting is called KAFKA_{variable}")
+        least, most = (
+            self.config.group_min_session_timeout_ms,
+            self.config.group_max_session_timeout_ms,
+        )
+        if least > most:
+            notes.append(
+                f"group.min.session.timeout.ms={least} is above group.max.session.timeout.ms"
+                f" ({most}): no classic member can join a group"
+            )
         if self.without_effect:
             notes.append(f"accepted without effect: {', '.join(self.without_effect)}")
         if (factor := self.config.default_replication_factor) > 1:
@@ -81,7 +94,8 @@ def load(
     if properties_file is not None:
         settings.update(_from_file(os.fspath(properties_file)))
     foreign = []
-    for name, setting in _from_environment(os.environ if environ is None else environ):
+    environ = os.environ if environ is None else environ
+    for name, setting in _from_environment(environ):
         if _is_foreign(setting):
             foreign.append(setting.origin)
         else:
@@ -95,6 +109,7 @@ def load(
         origins={setting.name: setting.origin for setting in settings.values()},
         without_effect=tuple(sorted(name for name in settings if not _acts(name))),
         foreign_variables=tuple(foreign),
+        unread_variables=tuple(sorted(filter(_lacks_prefix, environ))),
     )
 
 
@@ -134,6 +149,10 @@ def key_of_variable(variable: str) -> str:
     """The key that a KAFKA_ variable stands for: `_` is a point, `__` is `_`, `___` is `-`."""
     name = variable.removeprefix("KAFKA_").lower().replace("_", ".")
     return name.replace("...", "-").replace("..", "_")
+
+
+def _lacks_prefix(variable: str) -> bool:
+    return variable.startswith("OTTLA_") and key_of_variable(variable) in acting_keys()
 
 
 def _from_overrides(

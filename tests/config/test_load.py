@@ -313,6 +313,14 @@ def test_protection_left_at_kafkas_default_asks_for_nothing() -> None:
         ("log.dirs=a,,b", "Configuration 'log.dirs' values must not be empty"),
         ("log.dir=", "Configuration 'log.dir' must not be empty"),
         ("queued.max.request.bytes=5", "at least socket.request.max.bytes (104857600)"),
+        (
+            "group.consumer.session.timeout.ms=1",
+            "allowed is 45000 to 60000, by group.consumer.min.",
+        ),
+        ("group.consumer.min.session.timeout.ms=70000", "up to group.consumer.max.session.timeout"),
+        ("group.share.max.session.timeout.ms=40000", "up to group.share.max.session.timeout.ms ("),
+        ("group.share.assignment.interval.ms=70000", "by group.share.min.assignment.interval.ms"),
+        ("group.share.record.lock.duration.ms=1000", "allowed is 15000 to 60000"),
         ("zookeeper.connect=zk:2181", "Kafka 4 has no such key any more"),
         ("config.providers=env", "write them out"),
         ("log.segment.bytes", "allowed is key=value"),
@@ -323,6 +331,20 @@ def test_settings_that_cannot_be(override: str, words: str | None) -> None:
         assert given(override).config.node_id == 7
     else:
         assert words in refusal(override)
+
+
+def test_a_group_whose_members_beat_too_late_cannot_be() -> None:
+    for kind in ("group.consumer", "group.share"):
+        late = [f"{kind}.heartbeat.interval.ms=45000", f"{kind}.max.heartbeat.interval.ms=45000"]
+        assert f"it must be less than {kind}.session.timeout.ms (45000)" in refusal(*late)
+
+
+def test_session_timeouts_that_nobody_can_have_are_told() -> None:
+    loaded = load(overrides=["group.min.session.timeout.ms=2000000"], environ={})
+    assert loaded.notes == [
+        "group.min.session.timeout.ms=2000000 is above group.max.session.timeout.ms (1800000): no"
+        " classic member can join a group"
+    ]
 
 
 def test_node_id_and_broker_id_must_agree() -> None:
@@ -400,4 +422,13 @@ def test_variables_of_others_are_told_and_not_taken() -> None:
     assert loaded.notes == [
         "no settings of a broker: KAFKA_BOOTSTRAP_SERVERS, KAFKA_NUM_PARTITONS (num.partitions?),"
         " KAFKA_PASSWORD; `ottla config` lists those that are"
+    ]
+
+
+def test_a_variable_without_its_prefix_is_told() -> None:
+    others = {"OTTLA_SERVICE_HOST": "10.0.0.1", "OTTLA_HOME": "/opt"}
+    loaded = load(environ={**others, "OTTLA_TELEMETRY_PORT": "9000"})
+    assert loaded.config.ottla_telemetry_port == 9464
+    assert loaded.notes == [
+        "not read: OTTLA_TELEMETRY_PORT; a setting is called KAFKA_OTTLA_TELEMETRY_PORT"
     ]

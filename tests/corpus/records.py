@@ -177,6 +177,8 @@ ADDRESSES = [
     _row("internal topic", plain, ErrorCode.INVALID_TOPIC_EXCEPTION, topic=Topic.INTERNAL),
     _row("min.insync.replicas above the replicas", plain, NONE, topic=Topic.MIN_INSYNC_2),
     *(_row(f"acks {acks}", plain, ACKS, acks=acks) for acks in (2, 3, -2, -7)),
+    _row("acks 2, topic unknown", plain, UNKNOWN, acks=2, topic=Topic.MISSING),
+    _row("acks 2, internal topic", plain, ACKS, acks=2, topic=Topic.INTERNAL),
     _row("acks 0", plain, Outcome.SILENT, acks=0),
     _row("acks 0, topic unknown", plain, Outcome.CLOSED, acks=0, topic=Topic.MISSING),
     _row("acks 0, topic name invalid", plain, Outcome.CLOSED, acks=0, topic=Topic.INVALID),

@@ -136,7 +136,8 @@ async def test_what_does_not_exist(stocked: House, topic: str, partition: int) -
 async def test_leader_epochs_fence(stocked: House) -> None:
     await stocked.raise_leader_epoch("t", 0)
 
-    assert (await list_offset(stocked, -1, epoch=0))[0] == ErrorCode.FENCED_LEADER_EPOCH
+    for old in (0, -2, -(2**31)):
+        assert (await list_offset(stocked, -1, epoch=old))[0] == ErrorCode.FENCED_LEADER_EPOCH
     assert (await list_offset(stocked, -1, epoch=1))[0] == ErrorCode.NONE
     assert (await list_offset(stocked, -1, epoch=2))[0] == ErrorCode.UNKNOWN_LEADER_EPOCH
     assert await list_offset(stocked, -1) == (0, 5, -1, 1)

@@ -12,7 +12,8 @@ NOT_CHECKED = -1
 def led_partition(
     rooms: Rooms, topic: str, index: int, *, current_leader_epoch: int = NOT_CHECKED
 ) -> Partition:
-    """The partition, fenced by the epoch that the client believes in; a negative one is none.
+    """The partition, fenced by the epoch that the client believes in; -1 is none, and what is less
+    is an old one, as in Kafka.
 
     Raises KafkaError: unknown (3), known but not led here (6), its log directory offline (56),
     a leader epoch before ours (74) or beyond it (75).
@@ -20,7 +21,7 @@ def led_partition(
     partition = rooms.replicas.get(topic, index)
     if partition is None:
         raise KafkaError(absence(rooms, topic, index))
-    if current_leader_epoch >= 0:
+    if current_leader_epoch != NOT_CHECKED:
         if current_leader_epoch < partition.leader_epoch:
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
         if current_leader_epoch > partition.leader_epoch:

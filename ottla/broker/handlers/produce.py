@@ -109,7 +109,7 @@ def handle_produce(
                 partition = replicas.by_id(topic.topic_id, data.index)
             else:
                 partition = replicas.get(topic.name, data.index)
-            if refused is not None:
+            if refused is not None and (partition is not None or request.acks in VALID_ACKS):
                 refuse(part, refused.code, refused.message)
             elif partition is None:
                 refuse(part, _unknown(session.rooms, topic, data.index, by_id))
