@@ -528,20 +528,23 @@ class Broker:
         """Raises OSError, with what to do, if somebody asked for just this port."""
         config = self._static
         where = f"{config.ottla_telemetry_host}:{config.ottla_telemetry_port}"
-        is_taken = error.errno == errno.EADDRINUSE
+        # From Python 3.12 on asyncio passes over an address that is not of this machine, and has no
+        # number for it when none is left.
+        number = error.errno or errno.EADDRNOTAVAIL
+        is_taken = number == errno.EADDRINUSE
         if not is_taken or "ottla_telemetry_port" in config.model_fields_set:
             is_unknown = isinstance(error, socket.gaierror)
             # A loop's own sentence has the address once more; a resolver's numbers are its own.
-            told = error.strerror if is_unknown else os.strerror(error.errno or 0)
+            told = error.strerror if is_unknown else os.strerror(number)
             reason = "the port is in use" if is_taken else told
             way_out = "Choose another ottla.telemetry.port, or -1 for none."
-            if is_unknown or error.errno == errno.EADDRNOTAVAIL:
+            if is_unknown or number == errno.EADDRNOTAVAIL:
                 way_out = (
                     "Name a host of this machine by ottla.telemetry.host,"
                     " or choose ottla.telemetry.port=-1 for none."
                 )
             raise OSError(
-                error.errno, f"cannot serve /metrics on {where}: {reason}. {way_out}"
+                number, f"cannot serve /metrics on {where}: {reason}. {way_out}"
             ) from error
         # Another broker of this machine has it; nobody asked this one for just that port.
         self._events.warning(
