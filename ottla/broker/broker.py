@@ -74,7 +74,7 @@ from ottla.broker.share.partitions import MemberListener, SharePartitions
 from ottla.broker.telemetry.http import Pages, TelemetryServer
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import effective_log_config
-from ottla.config.types import Listener, LogConfig
+from ottla.config.types import ConfigError, Listener, LogConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.wire import uuid_text
 
@@ -528,7 +528,7 @@ class Broker:
         """Raises OSError, with what to do, if somebody asked for just this port."""
         config = self._static
         where = f"{config.ottla_telemetry_host}:{config.ottla_telemetry_port}"
-        # From Python 3.12 on asyncio passes over an address that is not of this machine, and has no
+        # From Python 3.13 on asyncio passes over an address that is not of this machine, and has no
         # number for it when none is left.
         number = error.errno or errno.EADDRNOTAVAIL
         is_taken = number == errno.EADDRINUSE
@@ -625,13 +625,27 @@ class Broker:
     def _configure(self, image: MetadataImage) -> None:
         """What was set at run time goes over what the start said."""
         node = str(self._static.node_id)
-        self.rooms.config = self._static.with_dynamic(
-            default=image.configs.get(BROKER_RESOURCE, ALL_BROKERS),
-            broker=image.configs.get(BROKER_RESOURCE, node),
+        self.rooms.config = self._with_dynamic(
+            dict(image.configs.get(BROKER_RESOURCE, ALL_BROKERS)),
+            dict(image.configs.get(BROKER_RESOURCE, node)),
         )
         if hasattr(self, "server"):
             self.server.change_limits(self._limits(self.rooms.config))
             self._limit_accepting(self.server)
+
+    def _with_dynamic(self, default: dict[str, str], broker: dict[str, str]) -> BrokerConfig:
+        """What was set while the start had other settings may contradict those of now. It is told
+        and passed over, for nobody could take it back where no broker starts."""
+        while True:
+            try:
+                return self._static.with_dynamic(default=default, broker=broker)
+            except ConfigError as error:
+                name = error.name or ""
+                if name not in default and name not in broker:
+                    raise
+                self._events.error("setting_passed_over", setting=name, reason=error.message)
+                default.pop(name, None)
+                broker.pop(name, None)
 
     def _log_config(self, image: MetadataImage, topic: str) -> LogConfig:
         return log_config_of(topic, self.rooms.config, image.configs.get(TOPIC_RESOURCE, topic))

@@ -42,7 +42,7 @@ SOUND_DIRS = (
 RELAXED_AT = LONG_MAX
 WAYS_OUT = {
     errno.EADDRINUSE: "Another broker may have the port, Ottla or Kafka; `ss -ltnp` names who has."
-    " Stop that one, or choose another port: listeners=PLAINTEXT://localhost:9192.",
+    " Stop that one, or choose another port: --override listeners=PLAINTEXT://localhost:9192",
     errno.EADDRNOTAVAIL: "Name a host of this machine, or none for all: PLAINTEXT://:9092.",
     errno.EACCES: "Choose a port above 1023 with listeners, or run as a user who may have it.",
 }
@@ -82,8 +82,8 @@ def command(file: str | None, overrides: tuple[str, ...]) -> int:
     KAFKA_... environment variables are read as the apache/kafka image reads them. Ctrl-C and
     SIGTERM stop the broker cleanly, SIGUSR1 writes its state to standard error.
 
-    A second broker on the same machine needs its own listeners, log.dirs and
-    ottla.telemetry.port (0 takes a free port, -1 opens none).
+    A second broker on the same machine needs its own listeners and log.dirs, and for its
+    metrics its own ottla.telemetry.port (0 takes a free port, -1 opens none).
     """
     loaded = load(file, overrides)
     return _run(loaded)

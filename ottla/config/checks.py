@@ -140,6 +140,13 @@ def _check_groups(config: BrokerConfig) -> None:
                 _number(config, heartbeat),
                 f"it must be less than {session} ({_number(config, session)}).",
             )
+    sessions, size = config.group_share_max_share_sessions, config.group_share_max_size
+    if sessions < size:
+        raise ConfigError.of(
+            "group.share.max.share.sessions",
+            sessions,
+            f"allowed is at least group.share.max.size ({size}).",
+        )
 
 
 def _check_bounds(config: BrokerConfig, kind: str, name: str) -> None:

@@ -38,8 +38,8 @@ class Loaded:
     """Kafka's keys that were given and mean nothing here, sorted."""
     foreign_variables: tuple[str, ...] = ()
     """Variables of the environment that are called KAFKA_ and are no settings of a broker."""
-    unread_variables: tuple[str, ...] = ()
-    """Variables that have the name of a key of ours and lack the KAFKA_ before it."""
+    misnamed_variables: tuple[tuple[str, str], ...] = ()
+    """Variables that begin with OTTLA_ and not KAFKA_, and by what name they would be taken."""
 
     @property
     def notes(self) -> list[str]:
@@ -48,8 +48,8 @@ class Loaded:
         if self.foreign_variables:
             names = ", ".join(_with_its_key(one) for one in self.foreign_variables)
             notes.append(f"no settings of a broker: {names}; `ottla config` lists those that are")
-        for variable in self.unread_variables:
-            notes.append(f"not read: {variable}; a setting is called KAFKA_{variable}")
+        for variable, right in self.misnamed_variables:
+            notes.append(f"not read: {variable}; the setting is called {right}")
         least, most = (
             self.config.group_min_session_timeout_ms,
             self.config.group_max_session_timeout_ms,
@@ -109,7 +109,7 @@ def load(
         origins={setting.name: setting.origin for setting in settings.values()},
         without_effect=tuple(sorted(name for name in settings if not _acts(name))),
         foreign_variables=tuple(foreign),
-        unread_variables=tuple(sorted(filter(_lacks_prefix, environ))),
+        misnamed_variables=tuple(_misnamed(environ)),
     )
 
 
@@ -141,7 +141,8 @@ def _with_its_key(variable: str) -> str:
     """A variable, and the key that it was likely meant for if it is misspelt by a letter or two."""
     from ottla.config import catalogue
 
-    near = catalogue.nearest(key_of_variable(variable), catalogue.broker_keys(), likeness=0.9)
+    name = key_of_variable(variable).removeprefix("cfg.")  # Bitnami's image has KAFKA_CFG_
+    near = catalogue.nearest(name, catalogue.broker_keys(), likeness=0.9)
     return f"{variable} ({near}?)" if near else variable
 
 
@@ -151,8 +152,14 @@ def key_of_variable(variable: str) -> str:
     return name.replace("...", "-").replace("..", "_")
 
 
-def _lacks_prefix(variable: str) -> bool:
-    return variable.startswith("OTTLA_") and key_of_variable(variable) in acting_keys()
+def _misnamed(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for variable, text in sorted(environ.items()):
+        # Kubernetes sets such addresses beside a service named ottla-telemetry.
+        if not variable.startswith("OTTLA_") or text.startswith(("tcp://", "udp://")):
+            continue
+        for right in (f"KAFKA_{variable}", f"KAFKA_{variable.removeprefix('OTTLA_')}"):
+            if key_of_variable(right) in acting_keys():
+                yield variable, right
 
 
 def _from_overrides(

@@ -23,6 +23,7 @@ from tests.peers import topics
 from tests.peers.servers import Server
 
 ANSWER_SECONDS_MAX = 120.0
+TOPIC_PREFIX = "bench-"
 # Kafka's default: the broker answers from the page cache. Both servers make the same promise.
 PAGE_CACHE = 2**63 - 1
 # The load must come from here and not from a full queue, so queues are ample.
@@ -63,7 +64,7 @@ def topic(
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[str]:
     """A topic for the length of the block."""
-    name = f"bench-{uuid.uuid4().hex[:10]}"
+    name = f"{TOPIC_PREFIX}{uuid.uuid4().hex[:10]}"
     config = {"flush.messages": str(flush_messages), **(settings or {})}
     topics.create(server.bootstrap, {name: partitions}, config)
     ready = Producer({"bootstrap.servers": server.bootstrap, **QUIET})

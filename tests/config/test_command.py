@@ -94,6 +94,16 @@ def test_a_wrong_setting_is_a_sentence_and_a_status(capsys: CaptureText) -> None
     assert "No such option" in capsys.readouterr().err
 
 
+def test_what_a_start_would_not_take_is_told(
+    capsys: CaptureText, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_NUM_PARTITONS", "3")
+    main(["config", "num.partitions"])
+    printed = capsys.readouterr()
+    assert "num.partitions=1" in printed.out
+    assert "ottla: no settings of a broker: KAFKA_NUM_PARTITONS (num.partitions?)" in printed.err
+
+
 def test_help_version_and_unknown_commands(capsys: CaptureText) -> None:
     assert main([]) == 0
     assert "ottla serve" in capsys.readouterr().out

@@ -320,6 +320,7 @@ def test_protection_left_at_kafkas_default_asks_for_nothing() -> None:
         ("group.consumer.min.session.timeout.ms=70000", "up to group.consumer.max.session.timeout"),
         ("group.share.max.session.timeout.ms=40000", "up to group.share.max.session.timeout.ms ("),
         ("group.share.assignment.interval.ms=70000", "by group.share.min.assignment.interval.ms"),
+        ("group.share.max.share.sessions=100", "at least group.share.max.size (200)"),
         ("group.share.record.lock.duration.ms=1000", "allowed is 15000 to 60000"),
         ("zookeeper.connect=zk:2181", "Kafka 4 has no such key any more"),
         ("config.providers=env", "write them out"),
@@ -416,19 +417,24 @@ def _message_of_python_config(**settings: object) -> str:
 
 def test_variables_of_others_are_told_and_not_taken() -> None:
     others = {"KAFKA_BOOTSTRAP_SERVERS": "localhost:9092", "KAFKA_NUM_PARTITONS": "3"}
+    others["KAFKA_CFG_NODE_ID"] = "2"
     others["KAFKA_PASSWORD"] = "secret"
     loaded = load(environ={**others, "KAFKA_NUM_PARTITIONS": "3"})
     assert loaded.config.num_partitions == 3
     assert loaded.notes == [
-        "no settings of a broker: KAFKA_BOOTSTRAP_SERVERS, KAFKA_NUM_PARTITONS (num.partitions?),"
-        " KAFKA_PASSWORD; `ottla config` lists those that are"
+        "no settings of a broker: KAFKA_BOOTSTRAP_SERVERS, KAFKA_CFG_NODE_ID (node.id?),"
+        " KAFKA_NUM_PARTITONS (num.partitions?), KAFKA_PASSWORD;"
+        " `ottla config` lists those that are"
     ]
 
 
 def test_a_variable_without_its_prefix_is_told() -> None:
     others = {"OTTLA_SERVICE_HOST": "10.0.0.1", "OTTLA_HOME": "/opt"}
-    loaded = load(environ={**others, "OTTLA_TELEMETRY_PORT": "9000"})
+    others["OTTLA_TELEMETRY_HOST"] = "tcp://10.0.0.7:9464"
+    slips = {"OTTLA_TELEMETRY_PORT": "9000", "OTTLA_LOG_DIRS": "/data"}
+    loaded = load(environ={**others, **slips})
     assert loaded.config.ottla_telemetry_port == 9464
     assert loaded.notes == [
-        "not read: OTTLA_TELEMETRY_PORT; a setting is called KAFKA_OTTLA_TELEMETRY_PORT"
+        "not read: OTTLA_LOG_DIRS; the setting is called KAFKA_LOG_DIRS",
+        "not read: OTTLA_TELEMETRY_PORT; the setting is called KAFKA_OTTLA_TELEMETRY_PORT",
     ]

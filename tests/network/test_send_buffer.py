@@ -137,3 +137,14 @@ async def test_a_connection_whose_socket_cannot_be_set_up_leaves_nothing_behind(
         assert served.fatal == []
         first.close()
         second.close()
+
+
+async def test_where_there_is_no_such_limit_slices_have_their_size_all_the_same(
+    pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(socket, "TCP_NOTSENT_LOWAT", raising=False)
+    buffer = SendBuffer(pair[0], DEFAULT_BYTES)
+    assert buffer.awaits_slice
+    buffer.widen()
+    assert not buffer.awaits_slice
+    assert pair[0].getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) >= SLICES_BYTES

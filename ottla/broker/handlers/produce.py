@@ -109,8 +109,10 @@ def handle_produce(
                 partition = replicas.by_id(topic.topic_id, data.index)
             else:
                 partition = replicas.get(topic.name, data.index)
-            if refused is not None and (partition is not None or request.acks in VALID_ACKS):
+            if refused is not None:
                 refuse(part, refused.code, refused.message)
+                if partition is None and request.acks not in VALID_ACKS:
+                    _refuse_unknown(part, _unknown(session.rooms, topic, data.index, by_id))
             elif partition is None:
                 refuse(part, _unknown(session.rooms, topic, data.index, by_id))
             elif partition.topic in INTERNAL_TOPICS:
@@ -138,6 +140,12 @@ def refuse(part: PartResponse, code: ErrorCode, message: str | None = None) -> N
     part.error_code = int(code)
     part.base_offset = -1
     part.error_message = message
+
+
+def _refuse_unknown(part: PartResponse, absence: ErrorCode) -> None:
+    """Acks are judged before it matters who leads the partition, and after whether there is one."""
+    if absence in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
+        refuse(part, absence)
 
 
 def _has_unknown_id(topic: TopicResponse) -> bool:

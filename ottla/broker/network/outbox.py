@@ -374,7 +374,7 @@ class Outbox:
     def _send_slice(self, piece: _Slice) -> bool:
         """One step of a slice; False when nothing more can be sent in this turn."""
         size = min(piece.size, self._buffer.step_bytes)
-        if self._buffer.is_narrow:
+        if self._buffer.awaits_slice:
             self._buffer.widen()
         if self._is_cold or not self._cache.holds(piece.descriptor, piece.position, size):
             self._send_in_worker(piece)

@@ -36,23 +36,23 @@ that are, while somebody else reads them."""
 class SendBuffer:
     """That of one socket."""
 
-    __slots__ = ("_cold_windows", "_is_default", "_socket", "is_narrow", "step_bytes")
+    __slots__ = ("_cold_windows", "_is_default", "_socket", "awaits_slice", "step_bytes")
 
     def __init__(self, sock: socket.socket, wanted_bytes: int) -> None:
         """May raise OSError."""
         self._socket = sock
         self._is_default = wanted_bytes == DEFAULT_BYTES
         self._cold_windows = 0
-        self.is_narrow = False
+        self.awaits_slice = self._is_default
         self.step_bytes = STEP_BYTES if wanted_bytes > 0 else WIDE_STEP_BYTES
         if self._is_default:
-            self.is_narrow = _limit(sock, NOT_SENT_BYTES_MAX)
+            _limit(sock, NOT_SENT_BYTES_MAX)
         elif wanted_bytes > 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, wanted_bytes)
 
     def widen(self) -> None:
         """The first slice of a file is about to be sent."""
-        self.is_narrow = False
+        self.awaits_slice = False
         _limit(self._socket, 0)  # whatever the system's own limit is
         self._set(SLICES_BYTES)
 

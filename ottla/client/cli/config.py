@@ -120,7 +120,8 @@ def command(
     elif rows:
         click.echo("\n".join(_properties(rows)))
     if rows and addresses is None:
-        click.echo(f"ottla: {AT_A_START}", err=True)
+        for note in (*loaded.notes, AT_A_START):
+            click.echo(f"ottla: {note}", err=True)
     return 0 if rows else NOT_FOUND
 
 
