@@ -151,15 +151,13 @@ async def test_who_reads_much_from_the_disk_has_a_small_send_buffer_from_then_on
 
     monkeypatch.setattr(cache, "holds", holds)
     sender = Sender(asyncio.get_running_loop(), cache, send_buffer_bytes=send_buffer_bytes)
-    before = sender.socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
     sender.send(file)
     sender.send(file)
 
     await _received(sender.peer, 2 * (len(HEADERS) + len(CONTENT)))
     await sender.drained.wait()
     after = sender.socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
-    assert (after != before) == shrinks
-    assert not shrinks or after >= DEFAULT_BYTES
+    assert (after in (DEFAULT_BYTES, 2 * DEFAULT_BYTES)) == shrinks  # Linux doubles it
     assert sender.buffer.step_bytes == (WIDE_STEP_BYTES if send_buffer_bytes == -1 else STEP_BYTES)
     assert sender.failures == []
     sender.outbox.close()

@@ -126,6 +126,7 @@ async def test_names_that_no_member_has_are_refused(house: House, name: str) -> 
 async def test_there_are_only_so_many_sessions() -> None:
     settings = {
         "share.coordinator.state.topic.num.partitions": "1",
+        "group.share.max.size": "1",
         "group.share.max.share.sessions": "1",
     }
     async with House(settings) as house:
