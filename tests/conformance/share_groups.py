@@ -41,10 +41,13 @@ RENEWED = {74, 81, 88, 95}
 """Numbers of records whose locks are renewed until the one that they came with would have ended."""
 SETTINGS = {
     "group_share_record_lock_duration_ms": LOCK_MS,
+    "group_share_min_record_lock_duration_ms": LOCK_MS,
     "group_share_delivery_count_limit": DELIVERY_LIMIT,
     "group_share_assignment_interval_ms": 0,
     "group_share_heartbeat_interval_ms": 500,
+    "group_share_min_heartbeat_interval_ms": 500,
     "group_share_session_timeout_ms": 5_000,
+    "group_share_min_session_timeout_ms": 5_000,
 }
 COMMAND = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 
