@@ -641,11 +641,11 @@ class Broker:
                 return self._static.with_dynamic(default=default, broker=broker)
             except ConfigError as error:
                 name = error.name or ""
-                if name not in default and name not in broker:
+                layer = broker if name in broker else default
+                if name not in layer:
                     raise
                 self._events.error("setting_passed_over", setting=name, reason=error.message)
-                default.pop(name, None)
-                broker.pop(name, None)
+                del layer[name]
 
     def _log_config(self, image: MetadataImage, topic: str) -> LogConfig:
         return log_config_of(topic, self.rooms.config, image.configs.get(TOPIC_RESOURCE, topic))

@@ -51,6 +51,7 @@ class SmallClient:
         producer_id: int = -1,
         sequence: int = -1,
         timeout_ms: int = 30_000,
+        acks: int = -1,
     ) -> Produced:
         now_ms = time.time_ns() // 1_000_000
         records = build_batch(
@@ -62,7 +63,7 @@ class SmallClient:
         data = ProduceRequest.PartitionProduceData(0, memoryview(records))
         request = ProduceRequest.TopicProduceData(topic, partition_data=[data])
         answer: ProduceResponse = await self.connection.request(
-            ProduceRequest(None, -1, timeout_ms, [request]), 12
+            ProduceRequest(None, acks, timeout_ms, [request]), 12
         )
         return answer.responses[0].partition_responses[0]
 

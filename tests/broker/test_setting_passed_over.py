@@ -26,6 +26,18 @@ async def set_interval(broker: Broker, resource: str, value: int) -> int:
     return code
 
 
+async def test_what_is_set_for_all_brokers_holds_where_that_of_one_is_passed_over(
+    tmp_path: Path,
+) -> None:
+    async with Broker(tmp_path) as broker:
+        assert await set_interval(broker, "", 2_000) == ErrorCode.NONE
+        assert await set_interval(broker, "1", 12_000) == ErrorCode.NONE
+
+    lower = {"group.share.max.assignment.interval.ms": 10_000}
+    async with Broker(tmp_path, config=lower) as broker:
+        assert broker.running.rooms.config.group_share_assignment_interval_ms == 2_000
+
+
 @pytest.mark.parametrize("resource", ["", "1"])
 async def test_it_is_passed_over_until_it_is_mended(tmp_path: Path, resource: str) -> None:
     async with Broker(tmp_path) as broker:

@@ -99,6 +99,8 @@ async def test_a_broken_disk_takes_its_directory_offline(tmp_path: Path, call: s
 
         # The disk would work again; it is not asked, for its page cache cannot be believed.
         assert (await client.produce(topic, b"lost, too")).error_code == STORAGE
+        no_acks = await client.produce(topic, b"lost, too", acks=2)
+        assert no_acks.error_code == ErrorCode.INVALID_REQUIRED_ACKS  # judged before the disk
         assert (await client.fetch(topic)).error_code == STORAGE
         assert (await client.produce(healthy, b"after")).error_code == 0
         await client.create("e")
