@@ -36,7 +36,7 @@ answered from the file, which costs no memory."""
 INSERTED_BYTES_MAX = 4096
 """Up to this a slice is copied once more, into its headers, which costs less than a list of three
 buffers; a larger one is read into a buffer of its own and copied no more."""
-TURN_BYTES = 1024 * 1024
+TURN_BYTES = 256 * 1024
 """When so much of slices was sent in one turn of the loop, by all connections together, the rest
 waits for the next. A consumer that reads as fast as we send would else hold the loop for the whole
 of its answer."""
