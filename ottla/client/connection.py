@@ -64,7 +64,10 @@ class Connection(asyncio.Protocol):
                 if not answer.done():
                     answer.set_result(response.message)
         except ProtocolError as error:
-            self._fail(ConnectionError(f"the broker's answer cannot be read: {error}"))
+            said = f"the broker's answer cannot be read: {error}"
+            if data.startswith(b"HTTP/"):
+                said = "what answers there speaks HTTP: a telemetry port, perhaps"
+            self._fail(ConnectionError(said))
             assert self._transport is not None
             self._transport.abort()
 

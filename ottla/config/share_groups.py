@@ -3,9 +3,14 @@ own fields. What one group may set over them, and within which bounds, stands in
 
 from __future__ import annotations
 
+from typing import Annotated, Literal
+
 from pydantic import BaseModel, ConfigDict
 
-from ottla.config.keys import Dynamic, Int, Short, Texts, key
+from ottla.config.keys import Dynamic, Int, Short, key
+from ottla.config.types import ConfigType
+
+Assignors = Annotated[tuple[Literal["simple"], ...], ConfigType.LIST]
 
 
 class ShareGroupConfig(BaseModel):
@@ -19,7 +24,7 @@ class ShareGroupConfig(BaseModel):
         at_least=0,
         dynamic=Dynamic.CLUSTER,
     )
-    group_share_assignors: Texts = key(
+    group_share_assignors: Assignors = key(
         ("simple",), "Assignors on offer to share groups.", not_empty=True
     )
     group_share_delivery_count_limit: Int = key(

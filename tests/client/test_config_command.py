@@ -81,6 +81,30 @@ def test_nobody_there_and_what_is_no_address(capsys: CaptureText) -> None:
         assert "HOST:PORT" in capsys.readouterr().err
 
 
+def test_the_telemetry_port_is_no_broker_s(capsys: CaptureText) -> None:
+    with BrokerThread(config={"ottla.telemetry.port": 0}) as broker:
+        server = f"127.0.0.1:{broker.running.telemetry_port}"
+        assert main(["config", "--bootstrap-server", server]) == 69
+
+    assert (
+        f"no broker answers on {server}: what answers there speaks HTTP" in capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize(("columns", "is_table"), [(80, False), (200, True)])
+def test_a_terminal_too_narrow_for_a_table_is_shown_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: CaptureText, columns: int, is_table: bool
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert main(["config", "group.consumer"]) == 0
+
+    told = capsys.readouterr().out
+    assert ("broker settings" in told) == is_table
+    assert ("group.consumer.max.assignment.interval.ms=15000" in told) != is_table
+    assert "group.consumer.max.assignment.interval.ms" in told
+
+
 def test_of_several_servers_the_first_that_answers_is_asked(
     broker: BrokerThread, capsys: CaptureText
 ) -> None:

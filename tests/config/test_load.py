@@ -289,6 +289,7 @@ def test_protection_left_at_kafkas_default_asks_for_nothing() -> None:
         ("process.roles=", "Configuration 'process.roles' must not be empty"),
         ("controller.listener.names=", "'controller.listener.names' must not be empty"),
         ("advertised.listeners=", "Configuration 'advertised.listeners' must not be empty"),
+        ("group.share.assignors=sticky", "group.share.assignors"),
         ("group.consumer.assignors=", "'group.consumer.assignors' must not be empty"),
         ("group.share.assignors=", "'group.share.assignors' must not be empty"),
         ("group.coordinator.rebalance.protocols=consumer", "classic must be one of them"),

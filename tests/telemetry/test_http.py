@@ -171,6 +171,7 @@ async def test_a_readiness_check_that_hangs_is_an_answer() -> None:
         (b"GET /livez HTTP/2\r\n\r\n", 400),
         (b"GET /livez\r\n\r\n", 400),
         (b"\x16\x03\x01\r\n\r\n", 400),
+        (b"\0\0\0\x0a\0\x12\0\0\0\0\0\1\xff\xff", 400),  # Kafka's ApiVersions, whole
         (b"GET /" + b"x" * 2 * REQUEST_BYTES_MAX, 431),
     ],
 )

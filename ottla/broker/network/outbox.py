@@ -36,6 +36,9 @@ answered from the file, which costs no memory."""
 INSERTED_BYTES_MAX = 4096
 """Up to this a slice is copied once more, into its headers, which costs less than a list of three
 buffers; a larger one is read into a buffer of its own and copied no more."""
+STEP_BYTES = 256 * 1024
+"""Sent by the loop at most per sendfile call. What the socket has no room for would stay in the
+call for as long as its reader makes room: three tenths of a millisecond are enough."""
 TURN_BYTES = 256 * 1024
 """When so much of slices was sent in one turn of the loop, by all connections together, the rest
 waits for the next. A consumer that reads as fast as we send would else hold the loop for the whole
@@ -43,7 +46,7 @@ of its answer."""
 COLD_BYTES = 512 * 1024
 """What the kernel is asked to read at once, for a worker that sends it: asked for twice as much, it
 keeps a processor for longer when that has come."""
-WORKER_STEP_BYTES = 64 * 1024
+WORKER_STEP_BYTES = 128 * 1024
 """A kernel that does not preempt itself gives the loop no processor before a call ends."""
 PROBE_BYTES = 128 * 1024
 """Linux reads ahead in windows of this size, so a probe per window finds any cold range."""
@@ -96,7 +99,7 @@ class PageCache:
         file), and whether what follows is a worker's, too: it is unless the end of `ahead` was in
         memory.
 
-        BlockingIOError if the socket took nothing. Each call here runs without the GIL.
+        BlockingIOError if the socket took nothing. Each system call here runs without the GIL.
         """
         is_cold = not ahead or not self.holds(descriptor, ahead[-1], 1)
         if is_cold and ahead and hasattr(os, "posix_fadvise"):
@@ -106,12 +109,10 @@ class PageCache:
             step = min(size - sent, WORKER_STEP_BYTES)
             try:
                 count = os.sendfile(sock.fileno(), descriptor, position + sent, step)
-            except (
-                OSError
-            ):  # the socket is full, or it is the next call's to say what is wrong here
+            except OSError:
                 if not sent:
                     raise
-                break
+                break  # the socket is full, or the next call is to say what is wrong there
             sent += count
             if count < step:
                 break
@@ -294,7 +295,7 @@ class Outbox:
                         self._send_last(head)
                     else:
                         self._send_joined()
-                elif self._turn_end.slice_budget <= 0:
+                elif self._turn_end.slice_budget <= 0 and not self._is_cold:
                     self.schedule()
                     return
                 elif not self._send_slice(head):
@@ -391,7 +392,7 @@ class Outbox:
 
     def _send_slice(self, piece: _Slice) -> bool:
         """One step of a slice; False when nothing more can be sent in this turn."""
-        size = min(piece.size, self._buffer.step_bytes)
+        size = min(piece.size, STEP_BYTES)
         if self._buffer.awaits_slice:
             self._buffer.widen()
         if self._is_cold or not self._cache.holds(piece.descriptor, piece.position, size):
@@ -433,7 +434,8 @@ class Outbox:
                 return  # the connection ended before a worker had the time
             error = result.exception()
             if isinstance(error, OSError) and error.errno == errno.EIO:
-                self._cache.unreadable.note(piece.pinned.path, position, size, error)
+                tried = min(size, WORKER_STEP_BYTES)
+                self._cache.unreadable.note(piece.pinned.path, position, tried, error)
             if self._closed:
                 self._socket.close()
             elif error is None:

@@ -24,11 +24,7 @@ NOT_SENT_BYTES_MAX = 128 * 1024
 """TCP_NOTSENT_LOWAT."""
 SLICES_BYTES = 192 * 1024
 """For slices; the kernel makes twice as much of it."""
-WIDE_STEP_BYTES, STEP_BYTES = 1024 * 1024, 256 * 1024
-"""Sent at most per sendfile call, the first where the kernel sizes the buffer. What has no room for
-it would stay in the call for as long as its reader makes room: three tenths of a millisecond are
-enough."""
-COLD_WINDOWS = 4
+COLD_WINDOWS = 8
 """Found on the disk one behind the other. That a page is not in memory is said of one in a thousand
 that are, while somebody else reads them."""
 
@@ -36,7 +32,7 @@ that are, while somebody else reads them."""
 class SendBuffer:
     """That of one socket."""
 
-    __slots__ = ("_cold_windows", "_is_default", "_socket", "awaits_slice", "step_bytes")
+    __slots__ = ("_cold_windows", "_is_default", "_socket", "awaits_slice")
 
     def __init__(self, sock: socket.socket, wanted_bytes: int) -> None:
         """May raise OSError."""
@@ -44,7 +40,6 @@ class SendBuffer:
         self._is_default = wanted_bytes == DEFAULT_BYTES
         self._cold_windows = 0
         self.awaits_slice = self._is_default
-        self.step_bytes = STEP_BYTES if wanted_bytes > 0 else WIDE_STEP_BYTES
         if self._is_default:
             _limit(sock, NOT_SENT_BYTES_MAX)
         elif wanted_bytes > 0:

@@ -151,7 +151,10 @@ class TelemetryServer:
         """The answer, and whether only its head is wanted."""
         try:
             async with asyncio.timeout(self._request_seconds):
-                head = await reader.readuntil(b"\r\n\r\n")
+                begin = await reader.readexactly(1)
+                if not begin.isalpha():  # a Kafka client, which would wait for an answer
+                    return _text(HTTPStatus.BAD_REQUEST), False
+                head = begin + await reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError:
             return _text(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE), False
         except asyncio.IncompleteReadError:

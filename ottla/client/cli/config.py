@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from shutil import get_terminal_size
 
 import click
 
@@ -20,6 +21,8 @@ from ottla.config.load import Loaded, load
 from ottla.config.topic import BROKER_KEY_OF, topic_defaults, topic_keys
 
 HIDDEN = "(hidden)"
+TABLE_COLUMNS_MIN = 120
+"""A narrower terminal is shown the lines of a file: a table would break the keys."""
 NOT_FOUND = 1
 """The status when no key fits the pattern, as grep's."""
 UNAVAILABLE = 69
@@ -115,7 +118,7 @@ def command(
         click.echo(f"ottla: {_nothing_fits(pattern, known)}", err=True)
     if as_json:
         click.echo(json.dumps([asdict(row) for row in rows], indent=2))
-    elif sys.stdout.isatty():
+    elif sys.stdout.isatty() and get_terminal_size().columns >= TABLE_COLUMNS_MIN:
         _show_table(rows)
     elif rows:
         click.echo("\n".join(_properties(rows)))
@@ -212,7 +215,7 @@ def _show_table(rows: list[Row]) -> None:
             continue
         table = Table(title=f"{scope} settings", title_justify="left", box=None, padding=(0, 1))
         for heading in ("key", "value", "origin", "acts", "meaning"):
-            table.add_column(heading, overflow="fold")
+            table.add_column(heading, overflow="fold", no_wrap=heading == "key")
         for row in chosen:
             style = "" if row.acts else "dim"
             acts = "yes" if row.acts else "no"
