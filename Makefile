@@ -4,6 +4,7 @@ PYTHON ?= $$(sh packaging/python.sh)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+SERVES := import sys; sys.version_info < (3, 11) and sys.exit("Ottla needs Python 3.11: make ... PYTHON=python3.11")
 # How the crash sweep of `make crash` goes; CI takes fewer seeds.
 SWEEP ?= --nested
 
@@ -11,9 +12,9 @@ SWEEP ?= --nested
 .PHONY: help run test check conformance suite groups transactions files crash model text golden traces quotas bench
 
 $(READY): pyproject.toml
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/python || { $(PYTHON) -c '$(SERVES)' && $(PYTHON) -m venv $(VENV); }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null || $(PYTHON) -m venv --clear $(VENV)
-	@$(BIN)/python -c 'import sys; sys.version_info < (3, 11) and sys.exit("Ottla needs Python 3.11: rm -r $(VENV), and make ... PYTHON=python3.11")'
+	@$(BIN)/python -c '$(SERVES)' || { echo "rm -r $(VENV) first" >&2; exit 1; }
 	$(BIN)/python -m pip install --quiet --editable '.[test]'
 	$(BIN)/python -m compileall -q ottla
 	touch $@
