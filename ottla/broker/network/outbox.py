@@ -167,38 +167,43 @@ class TurnEnd:
     requests at 0.76 times the CPU each.
     """
 
-    __slots__ = ("_loop", "_outboxes", "slice_budget")
+    __slots__ = ("_is_due", "_loop", "_outboxes", "_waiting", "slice_budget")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._is_due = False
         self.slice_budget = TURN_BYTES
         self._outboxes: list[Outbox] = []
+        self._waiting: deque[Outbox] = deque()
 
     def add(self, outbox: Outbox) -> None:
-        outboxes = self._outboxes
-        if not outboxes:
+        self._outboxes.append(outbox)
+        if not self._is_due:
+            self._is_due = True
             self._loop.call_soon(self._send)
-        outboxes.append(outbox)
+
+    def wait_for_share(self, outbox: Outbox) -> None:
+        """Called in a flush: the share is used, and the rest has its turn behind who came before.
+        Who waits here costs a turn nothing, however many they are."""
+        self._waiting.append(outbox)
 
     def _send(self) -> None:
         outboxes, self._outboxes = self._outboxes, []
         self.slice_budget = TURN_BYTES
-        spender = None
+        self._is_due = False
         sent = 0
         try:
+            while self._waiting and self.slice_budget > 0:
+                self._waiting.popleft().flush()
             for outbox in outboxes:
                 sent += 1
-                had = self.slice_budget
                 outbox.flush()
-                if had > 0 >= self.slice_budget:
-                    spender = outbox
         finally:
-            if sent < len(outboxes):  # one of them broke: those behind it are not to blame
+            # One of them may have broken: those behind it are not to blame.
+            self._outboxes = outboxes[sent:] + self._outboxes
+            if (self._outboxes or self._waiting) and not self._is_due:
+                self._is_due = True
                 self._loop.call_soon(self._send)
-                self._outboxes = outboxes[sent:] + self._outboxes
-        if self._outboxes and self._outboxes[0] is spender:
-            # Who used this turn's share waits behind those who found nothing left of it.
-            self._outboxes.append(self._outboxes.pop(0))
 
 
 class Outbox:
@@ -296,7 +301,8 @@ class Outbox:
                     else:
                         self._send_joined()
                 elif self._turn_end.slice_budget <= 0 and not self._is_cold:
-                    self.schedule()
+                    self._scheduled = True
+                    self._turn_end.wait_for_share(self)
                     return
                 elif not self._send_slice(head):
                     return
