@@ -96,8 +96,8 @@ def command(
 
     Settings come from, weakest first: defaults, --config, the environment (KAFKA_ and the key in
     capitals with _ for a point: KAFKA_LOG_DIRS), --override. Kafka's keys that have no meaning
-    here are accepted, and shown as such. Where the output is no terminal it is a
-    server.properties with comments.
+    here are accepted, and shown as such. Where the output is no terminal, or one of fewer than
+    120 columns, it is a server.properties with comments.
 
     Shown is what a start would take. What was changed while the broker ran (kafka-configs.sh, or
     a client's IncrementalAlterConfigs) is in the cluster's metadata and goes before it:
