@@ -47,7 +47,12 @@ class Reaction(Enum):
 
 
 class StorageLost(Exception):
-    """The broker cannot go on; the text is the sentence to print, EXIT_STATUS the status."""
+    """The broker cannot go on; the text is the sentence to print, EXIT_STATUS the status, and
+    `number` the errno of the last call that failed."""
+
+    def __init__(self, text: str, number: int) -> None:
+        super().__init__(text)
+        self.number = number
 
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -117,9 +122,10 @@ class DiskFaults:
         for listener in self._offline_listeners:
             listener(directory)
         if directory == self._metadata_dir:
-            return self._end(f"the log dir {directory} holds the metadata log and", directory)
+            which = f"the log dir {directory} holds the metadata log and"
+            return self._end(which, directory, error)
         if len(self.offline) == len(self._dirs):
-            return self._end(f"{directory} was the last log dir and", directory)
+            return self._end(f"{directory} was the last log dir and", directory, error)
         return Reaction.DIR_OFFLINE
 
     def refused_lately(self, directory: str) -> str | None:
@@ -161,8 +167,9 @@ class DiskFaults:
             calls=calls,
         )
 
-    def _end(self, which: str, directory: str) -> Reaction:
-        self.lost = StorageLost(f"{which} cannot be used any more: {self.offline[directory]}")
+    def _end(self, which: str, directory: str, error: OSError) -> Reaction:
+        text = f"{which} cannot be used any more: {self.offline[directory]}"
+        self.lost = StorageLost(text, error.errno or 0)
         self._events.error("storage_lost", dir=directory, exit_status=EXIT_STATUS)
         for listener in self._lost_listeners:
             listener(self.lost)

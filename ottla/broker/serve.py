@@ -39,6 +39,10 @@ EX_CONFIG = 78
 SOUND_DIRS = (
     "Give log.dirs directories on a sound disk that has room and that this user may write to."
 )
+GONE_DIRS = (
+    "Somebody has removed or renamed files there while the broker ran: end the broker first, or"
+    " give log.dirs a directory that nothing tidies up."
+)
 RELAXED_AT = LONG_MAX
 WAYS_OUT = {
     errno.EADDRINUSE: "Another broker may have the port, Ottla or Kafka; `ss -ltnp` names who has."
@@ -107,7 +111,8 @@ def _run(loaded: Loaded) -> int:
 
         return uvloop.run(_serve(loaded))
     except StorageLost as error:
-        return _refuse(f"{error}. {SOUND_DIRS}", EXIT_STATUS)
+        way_out = GONE_DIRS if error.number == errno.ENOENT else SOUND_DIRS
+        return _refuse(f"{error}. {way_out}", EXIT_STATUS)
     except UnusableLogDir as error:
         return _refuse(f"{error} {SOUND_DIRS}", EX_CONFIG)
     except (LogDirError, QuorumError, MetadataError) as error:
@@ -174,7 +179,7 @@ def say_ready(broker: Broker, loaded: Loaded) -> None:
     """What a person wants to know at the start, in five lines."""
     config, in_force = loaded.config, broker.rooms.config
     address = broker.bootstrap_servers
-    data_dirs = ", ".join(map(os.path.abspath, config.data_dirs))
+    data_dirs = ", ".join(config.data_dirs)
     told = ", ".join(map(str, broker.advertised_listeners)) or "the address they came by"
     lines = [
         f"ottla is ready on {', '.join(str(one) for one in broker.listeners)}; clients are told "
@@ -182,9 +187,12 @@ def say_ready(broker: Broker, loaded: Loaded) -> None:
         f"  data        {data_dirs}  (cluster {broker.logs.cluster_id})",
         f"  durability  {_durability(in_force.log_flush_interval_messages)}",
     ]
+    port = config.ottla_telemetry_port
+    where = "none: ottla.telemetry.port=-1" if port < 0 else f"none: port {port} is in use"
     if broker.telemetry_port is not None:
-        where = f"http://{config.ottla_telemetry_host}:{broker.telemetry_port}"
-        lines.append(f"  metrics     {where}/metrics, /events, /livez, /readyz")
+        pages = f"http://{config.ottla_telemetry_host}:{broker.telemetry_port}"
+        where = f"{pages}/metrics, /events, /livez, /readyz"
+    lines.append(f"  metrics     {where}")
     lines.append(f"  try         echo hello | kcat -b {address} -P -t greetings")
     lines += [f"  note        {note}" for note in _notes(broker, loaded)]
     click.echo("\n".join(lines))
@@ -203,7 +211,7 @@ def tell_started(broker: Broker, loaded: Loaded, events: Events) -> None:
         node_id=config.node_id,
         cluster_id=broker.logs.cluster_id,
         listeners=[str(one) for one in broker.listeners],
-        log_dirs=[os.path.abspath(one) for one in config.data_dirs],
+        log_dirs=list(config.data_dirs),
         flush_messages=broker.rooms.config.log_flush_interval_messages,
         telemetry=telemetry,
         notes=_notes(broker, loaded),
@@ -243,7 +251,7 @@ def _durability(flush_messages: int) -> str:
 def _sentence(error: OSError, loaded: Loaded) -> str:
     text = error.strerror or str(error)
     if error.errno in FULL_DISK_ERRORS:
-        dirs = ", ".join(os.path.abspath(one) for one in loaded.config.data_dirs)
+        dirs = ", ".join(loaded.config.data_dirs)
         return f"{text} in {dirs} (log.dirs). Make room there, and start again."
     if error.filename is not None:
         return f"{os.fsdecode(error.filename)}: {text}."

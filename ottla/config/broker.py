@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from os import path
 from types import MappingProxyType
 
 from pydantic import ConfigDict, PrivateAttr, model_validator
@@ -594,13 +595,16 @@ class BrokerConfig(ConsumerGroupConfig, ShareGroupConfig, TransactionConfig):
         parsed = parse_listeners("advertised.listeners", entries, self._protocols)
         return {one.name: one for one in parsed if one.name not in self._controller_names}
 
-    @property
+    @cached_property
     def data_dirs(self) -> tuple[str, ...]:
-        return self.log_dir if self.log_dirs is None else self.log_dirs
+        """Absolute paths: a message that names a file names it for whoever stands elsewhere."""
+        given = self.log_dir if self.log_dirs is None else self.log_dirs
+        return tuple(map(path.abspath, given))
 
     @property
     def metadata_dir(self) -> str:
-        return self.metadata_log_dir or self.data_dirs[0]
+        given = self.metadata_log_dir
+        return path.abspath(given) if given else self.data_dirs[0]
 
     @property
     def roll_ms(self) -> int:

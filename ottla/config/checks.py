@@ -101,7 +101,7 @@ def _check_listeners(config: BrokerConfig) -> None:
 
 
 def _check_directories(config: BrokerConfig) -> None:
-    directories = config.data_dirs
+    directories = config.log_dir if config.log_dirs is None else config.log_dirs
     if not directories or not all(directories):
         name = "log.dir" if config.log_dirs is None else "log.dirs"
         raise ConfigError.of(
@@ -109,7 +109,7 @@ def _check_directories(config: BrokerConfig) -> None:
             ",".join(directories),
             "allowed is at least one directory, and no empty name.",
         )
-    if config.metadata_log_dir and config.metadata_log_dir not in directories:
+    if config.metadata_log_dir and config.metadata_dir not in config.data_dirs:
         raise ConfigError.of(
             "metadata.log.dir",
             config.metadata_log_dir,

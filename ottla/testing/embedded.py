@@ -15,6 +15,7 @@ may start again: with its data if it has a directory of its own, else with none.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 import tempfile
@@ -90,8 +91,10 @@ class Broker:
         try:
             self._running = RunningBroker(self._loaded(), events=quiet_logger())
             await self._running.start()
-        except BaseException:
+        except BaseException as error:
             self._end()
+            if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+                error.add_note("port=0, the default, takes a free one.")
             raise
 
     async def stop(self) -> None:

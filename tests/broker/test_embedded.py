@@ -147,9 +147,10 @@ async def test_a_start_that_fails_leaves_nothing(
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(OSError, match="cannot listen on"):
+        with pytest.raises(OSError, match="cannot listen on") as refused:
             async with Broker(port=taken.getsockname()[1]):
                 pass
+        assert refused.value.__notes__ == ["port=0, the default, takes a free one."]
 
     assert os.listdir(tmp_path) == []
 

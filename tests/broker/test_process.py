@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import socket
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.faults import EXIT_STATUS
 from tests.peers import topics
 from tests.peers.raw import Connection, batch
 from tests.peers.servers import Ottla
@@ -58,6 +60,23 @@ def test_a_broker_that_is_told_to_end_answers_and_marks_its_directory_clean(
         again = held.enter_context(closing(Connection(server.port)))
         again.send_produce("t", 0, batch([b"next"], timestamp=0))
         assert acknowledged <= again.receive_produced().base_offset <= PIPELINED
+
+
+def test_who_removes_a_running_brokers_files_is_told_so(tmp_path: Path) -> None:
+    server = Ottla(tmp_path / "broker")
+    with ExitStack() as held:
+        held.callback(server.close)
+        server.start()
+        shutil.rmtree(server.data)
+        assert server.process is not None
+        server.process.send_signal(signal.SIGTERM)
+        status = server.process.wait(20)
+        server.process = None
+
+    assert status == EXIT_STATUS
+    last = server.tail().splitlines()[-1]
+    assert f"ottla: the log dir {server.data} holds the metadata log and cannot be used" in last
+    assert "Somebody has removed or renamed files there while the broker ran" in last
 
 
 def _answered(client: Connection) -> int:

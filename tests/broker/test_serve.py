@@ -97,6 +97,20 @@ async def test_the_start_tells_of_an_advertised_port_0_which_it_became(
     assert first.endswith(f"; clients are told PLAINTEXT://kafka.example.org:{port}")
 
 
+@pytest.mark.parametrize(
+    ("port", "told"),
+    [(-1, "none: ottla.telemetry.port=-1"), (9464, "none: port 9464 is in use")],
+)
+async def test_the_start_tells_why_there_are_no_metrics(
+    capsys: pytest.CaptureFixture[str], port: int, told: str
+) -> None:
+    """A broker that nobody gave a port goes without, where another one has the default."""
+    async with Broker() as broker:
+        serve.say_ready(broker.running, Loaded(BrokerConfig(ottla_telemetry_port=port)))
+
+    assert f"\n  metrics     {told}\n" in capsys.readouterr().out
+
+
 async def test_the_log_tells_the_start_too() -> None:
     events = RecordedEvents()
     async with Broker(config={"ottla.telemetry.port": 0}) as broker:

@@ -85,7 +85,7 @@ def test_nothing_configured_is_a_broker_on_this_machine() -> None:
     assert config.process_roles == ("broker", "controller")
     assert config.broker_listeners == (Listener("PLAINTEXT", "localhost", 9092),)
     assert config.advertised == {}
-    assert config.data_dirs == ("./ottla-data",)
+    assert config.data_dirs == (str(Path("ottla-data").absolute()),)
     assert config.log_flush_interval_messages == 1
     assert given().notes == []
 

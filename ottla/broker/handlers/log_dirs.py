@@ -15,7 +15,6 @@ Of a partition that is named more than once the last directory counts, and it is
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 
 from ottla.broker.handlers.context import Rooms, Session
@@ -74,10 +73,9 @@ async def handle_alter_replica_log_dirs(
 async def _alter(rooms: Rooms, topic: str, index: int, path: str) -> ErrorCode:
     if is_name_too_long(topic, index):
         return ErrorCode.INVALID_TOPIC_EXCEPTION
-    log_dir = next((one for one in rooms.logs.dirs if os.path.abspath(one) == path), None)
-    if log_dir is None:
+    if path not in rooms.logs.dirs:
         return ErrorCode.LOG_DIR_NOT_FOUND
-    if log_dir in rooms.logs.offline_dirs:
+    if path in rooms.logs.offline_dirs:
         return ErrorCode.KAFKA_STORAGE_ERROR
     partition = rooms.replicas.get(topic, index)
     if partition is None:
@@ -86,15 +84,14 @@ async def _alter(rooms: Rooms, topic: str, index: int, path: str) -> ErrorCode:
             return ErrorCode.REPLICA_NOT_AVAILABLE
         return code
     try:
-        await rooms.moves.begin(partition, log_dir)
+        await rooms.moves.begin(partition, path)
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE
 
 
 def _described(rooms: Rooms, log_dir: str, wanted: Wanted) -> DirAnswer:
-    shown_path = os.path.abspath(log_dir)
-    offline = DirAnswer(int(ErrorCode.KAFKA_STORAGE_ERROR), shown_path)
+    offline = DirAnswer(int(ErrorCode.KAFKA_STORAGE_ERROR), log_dir)
     if log_dir in rooms.logs.offline_dirs:
         return offline
     try:
@@ -111,7 +108,7 @@ def _described(rooms: Rooms, log_dir: str, wanted: Wanted) -> DirAnswer:
     broker = rooms.image.cluster.brokers.get(rooms.config.node_id)
     cordoned = (broker and broker.cordoned_directories) or ()
     return DirAnswer(
-        log_dir=shown_path,
+        log_dir=log_dir,
         topics=list(topics.values()),
         total_bytes=total_bytes,
         usable_bytes=usable_bytes,
