@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import time
 from collections.abc import Iterator
@@ -56,6 +57,25 @@ def test_a_member_s_words_do_not_command_the_terminal(capsys: pytest.CaptureFixt
 
     (line,) = capsys.readouterr().out.splitlines()
     assert line.endswith("group_empty: \\x1b[2J\\n\u00e9  client_id=a\\rb")
+
+
+def test_json_is_an_object_a_line_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    with BrokerThread(config={"ottla.telemetry.port": 0}) as broker:
+        told = Told("group_empty", "g", "nobody\nis left", {"client_id": "a\rb"})
+        groups = broker.running.rooms.groups
+        groups.history.add([told, told], groups.now())
+        address = f"127.0.0.1:{broker.running.telemetry_port}"
+        assert main(["group", "why", "g", "--json", "--telemetry", address]) == 0
+
+    for line in capsys.readouterr().out.splitlines():
+        event = json.loads(line)
+        assert abs(event.pop("wall_ms") / 1000 - time.time()) < 3600
+        assert event == {
+            "event": "group_empty",
+            "group": "g",
+            "reason": "nobody\nis left",
+            "client_id": "a\rb",
+        }
 
 
 @pytest.fixture

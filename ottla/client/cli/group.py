@@ -56,12 +56,13 @@ def command() -> None:
     help="The broker's ottla.telemetry.host and port; a URL with them does, too, and PORT alone is"
     " one of this machine. It is asked directly, whatever proxies are set.",
 )
-def why(group: str, telemetry: tuple[str, int]) -> int:
+@click.option("--json", "as_json", is_flag=True, help="Write one JSON object a line.")
+def why(group: str, telemetry: tuple[str, int], as_json: bool) -> int:
     """Print each rebalance, eviction, fencing and offset reset of GROUP, and each new member
     of a classic one, with its reason.
 
     A running broker is asked, which remembers the newest events since its start. Times are UTC,
-    as in its log.
+    as in its log; `wall_ms` of --json is milliseconds since 1970.
     """
     host, port = telemetry
     try:
@@ -76,7 +77,7 @@ def why(group: str, telemetry: tuple[str, int]) -> int:
         )
         return UNAVAILABLE
     for event in events:
-        click.echo(_line(event))
+        click.echo(json.dumps(event) if as_json else _line(event))
     if not events:
         click.echo(
             f"ottla: the broker remembers nothing of a group {group!r} since its start.", err=True
