@@ -42,7 +42,7 @@ check: $(READY) ## format, lint, types, import contracts and the rules of the ho
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/house $(ARGS)
 
-conformance: $(READY) ## unmodified clients of five languages, and Apache Kafka's own tools
+conformance: $(READY) ## unmodified clients of five languages, Apache Kafka's own tools, a Kafka Streams application
 	$(BIN)/python -m tests.conformance $(ARGS)
 
 suite: $(READY) ## kafka-python's own integration tests, against Apache Kafka and against Ottla

@@ -29,6 +29,7 @@ from tests.conformance import (
     files,
     groups,
     share_groups,
+    streams,
     transactions,
 )
 from tests.conformance.clients import CLIENTS, CONFLUENT, JAVA, Client, ClientError
@@ -177,6 +178,15 @@ def exercise_transactions(run: Run, names: list[str]) -> None:
     run.failures += failures
 
 
+def exercise_streams(run: Run, names: list[str]) -> None:
+    """Exactly once, through a kill -9 of the application and of the broker, which is its own."""
+    console.print("Kafka Streams ...")
+    done, failures, _skipped = streams.run(names)
+    for name, steps in done.items():
+        console.print(f"an application of {name}: seconds of each part: {steps}")
+    run.failures += failures
+
+
 def run_clients(run: Run, bootstrap: str, names: list[str]) -> None:
     present: list[Client] = []
     for client in CLIENTS:
@@ -224,6 +234,7 @@ def main(bootstrap: str, only: str, records: int, keep: bool) -> None:
             exercise_groups(run, names)
             exercise_share_groups(run, names)
             exercise_transactions(run, names)
+            exercise_streams(run, names)
             if jars.missing_tools():
                 run.skip("Apache Kafka on our files", [jars.missing_tools()])
             else:

@@ -19,13 +19,15 @@ def missing_tools() -> str:
 
 
 def fetch() -> Path:
-    """The folder of the jars; the first call takes what Maven takes."""
+    """The folder of the jars; the first call, and that after a change of what is wanted, takes what
+    Maven takes."""
     stamp = CACHE / ".complete"
-    if not stamp.exists():
+    wanted = POM.read_text(encoding="utf-8")
+    if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted:
         command = ["mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"]
         command += ["-DincludeScope=runtime", f"-DoutputDirectory={CACHE}"]
         subprocess.run(command, check=True)
-        stamp.touch()
+        stamp.write_text(wanted, encoding="utf-8")
     return CACHE
 
 
