@@ -360,6 +360,13 @@ async def test_validating_changes_nothing(stocked: House) -> None:
             "Node id must be an integer, but it is: abc",
         ),
         (7, "x", [("a", SET, "1")], ErrorCode.INVALID_REQUEST, "Unknown resource type 7"),
+        (
+            LOGGER,
+            "1",
+            [("ottla", SET, "DEBUG")],
+            ErrorCode.INVALID_REQUEST,
+            "Loggers are read-only: start the broker with another ottla.log.level.",
+        ),
     ],
 )
 async def test_odd_changes_are_refused(
@@ -462,7 +469,13 @@ async def test_alter_sets_all_settings_of_a_topic(stocked: House) -> None:
             "Cannot update these configs dynamically: [node.id]",
         ),
         (7, "a", [], ErrorCode.INVALID_REQUEST, "Unknown resource type 7"),
-        (LOGGER, "1", [], ErrorCode.INVALID_REQUEST, "Unknown resource type 8"),
+        (
+            LOGGER,
+            "1",
+            [],
+            ErrorCode.INVALID_REQUEST,
+            "Loggers are read-only: start the broker with another ottla.log.level.",
+        ),
     ],
 )
 async def test_odd_replacements_are_refused(

@@ -15,6 +15,7 @@ from typing import TypeVar
 from ottla.broker.controller.names import broker_id_of, topic_name_fault
 from ottla.broker.metadata.image import (
     ALL_BROKERS,
+    BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
     GROUP_RESOURCE,
@@ -171,6 +172,8 @@ class _Change:
         elif kind == CLIENT_METRICS_RESOURCE:
             if not name:
                 raise _invalid("Subscription name can't be empty")
+        elif kind == BROKER_LOGGER_RESOURCE:
+            raise _invalid("Loggers are read-only: start the broker with another ottla.log.level.")
         else:
             raise _invalid(f"Unknown resource type {kind}")
 
