@@ -34,6 +34,7 @@ from tests.conformance import (
 )
 from tests.conformance.clients import CLIENTS, CONFLUENT, JAVA, Client, ClientError
 from tests.conformance.records import PARTITIONS, expected
+from tests.conformance.scenes import Ran
 from tests.peers import jars, topics
 from tests.peers.servers import Ottla
 
@@ -45,6 +46,13 @@ FAILURES = (
     files.FilesError,
     subprocess.SubprocessError,
 )
+SCENES: tuple[tuple[str, str, Callable[[list[str]], Ran]], ...] = (
+    ("groups", "a group", groups.run),
+    ("share groups", "a share group", share_groups.run),
+    ("transactions", "transactions", transactions.run),
+    ("Kafka Streams", "an application", streams.run),
+)
+"""What is told before it begins, of what it is, and who plays it."""
 console = Console(width=110, highlight=False)
 
 
@@ -151,40 +159,14 @@ def run_commands(run: Run, bootstrap: str = "") -> None:
     console.print(f"Apache Kafka's administrative commands: {run.step('administration', action)}")
 
 
-def exercise_groups(run: Run, names: list[str]) -> None:
-    """Members that come, die, leave and return; each client has a broker of its own."""
-    console.print("groups ...")
-    done, failures, _skipped = groups.run(names)
-    for name, steps in done.items():
-        console.print(f"a group of {name}: seconds of each wait: {steps}")
-    run.failures += failures
-
-
-def exercise_share_groups(run: Run, names: list[str]) -> None:
-    """Records acknowledged one by one, by the clients that can; each has a broker of its own."""
-    console.print("share groups ...")
-    done, failures, _skipped = share_groups.run(names)
-    for name, steps in done.items():
-        console.print(f"a share group of {name}: seconds of each wait: {steps}")
-    run.failures += failures
-
-
-def exercise_transactions(run: Run, names: list[str]) -> None:
-    """Committed, aborted, fenced, and through a kill -9; each client has a broker of its own."""
-    console.print("transactions ...")
-    done, failures, _skipped = transactions.run(names)
-    for name, steps in done.items():
-        console.print(f"transactions of {name}: seconds of each part: {steps}")
-    run.failures += failures
-
-
-def exercise_streams(run: Run, names: list[str]) -> None:
-    """Exactly once, through a kill -9 of the application and of the broker, which is its own."""
-    console.print("Kafka Streams ...")
-    done, failures, _skipped = streams.run(names)
-    for name, steps in done.items():
-        console.print(f"an application of {name}: seconds of each part: {steps}")
-    run.failures += failures
+def play_scenes(run: Run, names: list[str]) -> None:
+    """Each with brokers of its own."""
+    for title, what, play in SCENES:
+        console.print(f"{title} ...")
+        done, failures, _skipped = play(names)
+        for name, steps in done.items():
+            console.print(f"{what} of {name}: seconds of each part: {steps}")
+        run.failures += failures
 
 
 def run_clients(run: Run, bootstrap: str, names: list[str]) -> None:
@@ -231,10 +213,7 @@ def main(bootstrap: str, only: str, records: int, keep: bool) -> None:
             server.start()
             run_clients(run, server.bootstrap, names)
             server.stop()
-            exercise_groups(run, names)
-            exercise_share_groups(run, names)
-            exercise_transactions(run, names)
-            exercise_streams(run, names)
+            play_scenes(run, names)
             if jars.missing_tools():
                 run.skip("Apache Kafka on our files", [jars.missing_tools()])
             else:
