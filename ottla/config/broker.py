@@ -597,9 +597,10 @@ class BrokerConfig(ConsumerGroupConfig, ShareGroupConfig, TransactionConfig):
 
     @cached_property
     def data_dirs(self) -> tuple[str, ...]:
-        """Absolute paths: a message that names a file names it for whoever stands elsewhere."""
+        """Absolute paths, each once: a message that names a file names it for whoever stands
+        elsewhere, and `data,./data` is one directory."""
         given = self.log_dir if self.log_dirs is None else self.log_dirs
-        return tuple(map(path.abspath, given))
+        return tuple(dict.fromkeys(map(path.abspath, given)))
 
     @property
     def metadata_dir(self) -> str:

@@ -93,7 +93,8 @@ class Broker:
             await self._running.start()
         except BaseException as error:
             self._end()
-            if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+            is_taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+            if is_taken and "cannot listen on" in str(error):  # and not the telemetry port
                 error.add_note("port=0, the default, takes a free one.")
             raise
 

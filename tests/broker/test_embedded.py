@@ -155,6 +155,17 @@ async def test_a_start_that_fails_leaves_nothing(
     assert os.listdir(tmp_path) == []
 
 
+async def test_a_telemetry_port_that_is_taken_has_a_way_out_of_its_own() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        broker = Broker(config={"ottla.telemetry.port": taken.getsockname()[1]})
+        with pytest.raises(OSError, match="cannot serve /metrics") as refused:
+            await broker.start()
+
+    assert not hasattr(refused.value, "__notes__")
+
+
 def test_a_setting_that_is_refused_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

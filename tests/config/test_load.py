@@ -90,6 +90,13 @@ def test_nothing_configured_is_a_broker_on_this_machine() -> None:
     assert given().notes == []
 
 
+def test_a_directory_by_two_names_is_one() -> None:
+    config = given("log.dirs=data,./data,other/../data/", "metadata.log.dir=./data").config
+
+    assert config.data_dirs == (str(Path("data").absolute()),)
+    assert config.metadata_dir == config.data_dirs[0]
+
+
 def test_kafkas_own_server_properties_starts_as_it_is(tmp_path: Path) -> None:
     loaded = from_file(tmp_path, KAFKAS_OWN_FILE)
 

@@ -15,8 +15,8 @@ import org.apache.kafka.streams.state.BuiltInDslStoreSuppliers;
  * Counts words, exactly once, and joins the counts with a table: a repartition topic, changelogs,
  * a transaction for each commit. Arguments: bootstrap servers, a directory for its state, and the
  * topics of lines, colours and coloured counts. Stores are in memory, so that each start reads them
- * from their changelogs. Ends at the first word from standard input. Tells
- * each state on a line of JSON.
+ * from their changelogs. Ends at the first word from standard input. Tells each state on a line of
+ * JSON.
  */
 public final class StreamsApp {
     private StreamsApp() {
