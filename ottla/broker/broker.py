@@ -38,6 +38,7 @@ from ottla.broker.handlers.context import Rooms
 from ottla.broker.handlers.coordinators import CoordinatorTopics
 from ottla.broker.handlers.enlisting import Enlisting
 from ottla.broker.handlers.metadata import PartitionAnswers
+from ottla.broker.handlers.produce_forms import ProduceForms
 from ottla.broker.handlers.producer_ids import ProducerIds
 from ottla.broker.handlers.served import build_table
 from ottla.broker.handlers.setting_history import SettingHistory
@@ -75,6 +76,7 @@ from ottla.broker.telemetry.http import Pages, TelemetryServer
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import effective_log_config
 from ottla.config.types import ConfigError, Listener, LogConfig
+from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.wire import uuid_text
 
@@ -387,10 +389,12 @@ class Broker:
         )
 
     def _make_server(self) -> Server:
+        table = build_table()
         server = Server(
             listening=self._listening,
             rooms=self.rooms,
-            table=build_table(),
+            table=table,
+            forms=ProduceForms(self.replicas, table[ApiKey.PRODUCE].encoders),
             limits=self._limits(self.rooms.config),
             workers=self._workers,
             events=self._events,

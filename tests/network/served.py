@@ -14,10 +14,12 @@ import structlog
 
 from ottla.broker.handlers.answers import Pending
 from ottla.broker.handlers.context import Rooms
+from ottla.broker.handlers.produce_forms import ProduceForms
 from ottla.broker.handlers.table import Entry
 from ottla.broker.log.unreadable import UnreadableRanges
 from ottla.broker.network.listening import Listening
 from ottla.broker.network.server import Limits, Server
+from ottla.broker.replication.replicas import Replicas
 from ottla.config.types import Listener
 from ottla.protocol.api import SERVED, ApiKey
 from ottla.protocol.frame import encode_request
@@ -79,6 +81,16 @@ class Raw:
         self.writer.close()
 
 
+class NoPartitions:
+    """No request here has a form."""
+
+    def get(self, topic: str, partition: int) -> None:
+        return None
+
+    def by_id(self, topic_id: bytes, partition: int) -> None:
+        return None
+
+
 class Served:
     def __init__(self, server: Server, port: int, fatal: list[BaseException]) -> None:
         self.server = server
@@ -102,6 +114,7 @@ async def serving(
         listening=listening,
         rooms=cast(Rooms, SimpleNamespace(unreadable=UnreadableRanges(structlog.get_logger()))),
         table={key: Entry(SERVED[key], handle) for key, handle in handlers.items()},
+        forms=ProduceForms(cast(Replicas, NoPartitions()), {}),
         limits=limits,
         workers=workers,
         events=structlog.get_logger(),

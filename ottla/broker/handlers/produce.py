@@ -142,6 +142,14 @@ def refuse(part: PartResponse, code: ErrorCode, message: str | None = None) -> N
     part.error_message = message
 
 
+def refuse_by(part: PartResponse, error: KafkaError) -> None:
+    """The same by what an append has raised."""
+    refuse(part, error.code, error.message)
+    part.log_start_offset = getattr(error, "log_start_offset", -1)
+    for index, message in getattr(error, "record_errors", ()):
+        part.record_errors.append(ProduceResponse.BatchIndexAndErrorMessage(index, message))
+
+
 def _refuse_unknown(part: PartResponse, absence: ErrorCode) -> None:
     """Acks are judged before it matters who leads the partition, and after whether there is one."""
     if absence in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
@@ -202,7 +210,7 @@ def _append(
         else:
             _write_later(append, partition, records, part, asker)
     except KafkaError as error:
-        _refuse_by(part, error)
+        refuse_by(part, error)
 
 
 def _append_in_transaction(
@@ -233,7 +241,7 @@ def _append_in_transaction(
                 raise KafkaError(absence(rooms, partition.topic, partition.index))
             _append(append, partition, own, part, asker)
         except KafkaError as error:
-            _refuse_by(part, error)
+            refuse_by(part, error)
         answer.committed(part)
 
     admissions.append((asker, partition, then))
@@ -286,20 +294,13 @@ def _write_later(
                 transactional.check(append.rooms, partition, asker, whole, append.version)
             _write(append, partition, whole, part)
         except KafkaError as error:
-            _refuse_by(part, error)
+            refuse_by(part, error)
         except BaseException:
             answer.failed(part, ErrorCode.UNKNOWN_SERVER_ERROR)
             raise
         answer.committed(part)
 
     append.rooms.replicas.convert(partition, work, own, then)
-
-
-def _refuse_by(part: PartResponse, error: KafkaError) -> None:
-    refuse(part, error.code, error.message)
-    part.log_start_offset = getattr(error, "log_start_offset", -1)
-    for index, message in getattr(error, "record_errors", ()):
-        part.record_errors.append(ProduceResponse.BatchIndexAndErrorMessage(index, message))
 
 
 def _without_answer(response: ProduceResponse) -> NoAnswer:

@@ -29,6 +29,7 @@ from ottla.protocol.errors import ProtocolError
 from ottla.protocol.frame import RequestHeader, parse_request_header
 
 if TYPE_CHECKING:
+    from ottla.broker.log.segment import FileSlice
     from ottla.broker.network.metering import Meter
     from ottla.broker.network.server import Endpoint
     from ottla.broker.ports import File
@@ -58,6 +59,10 @@ SHRINK_AFTER_S = 10.0
 ENDING_ERRORS = (ProtocolError, CloseConnection, AssertionError)
 """What a request may raise that has no answer: the connection ends."""
 
+_PRODUCE = int(ApiKey.PRODUCE)
+_NO_SLICES: list[tuple[int, FileSlice]] = []
+_unpack_header = struct.Struct(">hhi").unpack_from
+
 Deferred = tuple[memoryview, RequestHeader]
 """A copy of a frame that waits in the lane."""
 
@@ -66,9 +71,11 @@ class Connection(asyncio.BufferedProtocol):
     """The protocol object of one socket. Everything here runs on the loop."""
 
     __slots__ = (
+        "_beginnings",
         "_busy_s",
         "_deferred",
         "_endpoint",
+        "_forms",
         "_frame_started_s",
         "_frames",
         "_held_bytes",
@@ -95,6 +102,8 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = endpoint.loop
         self._metrics = endpoint.metrics
         self._table = endpoint.table
+        self._forms = endpoint.forms
+        self._beginnings: tuple[int, ...] = ()  # lengths of them, for the forms
         self._lane = endpoint.lane
         self._frames = ServerConnection(endpoint.max_request_size)
         self._line: deque[Pending] = deque()
@@ -323,11 +332,13 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 self._frame_started_s = 0.0  # what is left in the buffer is another one
                 now_s = perf_counter()
-                header = parse_request_header(frame)
-                if self._deferred or (header[0] not in DATA_APIS and not self._lane.take(now_s)):
-                    self._defer(frame, header)
-                else:
-                    self._request(frame, header, now_s)
+                if not (self._beginnings and self._serve_by_form(frame, now_s)):
+                    header = parse_request_header(frame)
+                    is_data = header[0] in DATA_APIS
+                    if self._deferred or (not is_data and not self._lane.take(now_s)):
+                        self._defer(frame, header)
+                    else:
+                        self._request(frame, header, now_s)
                 if (
                     len(self._line) >= UNANSWERED_MAX
                     or outbox.unsent_bytes > UNSENT_BYTES_MAX
@@ -378,14 +389,17 @@ class Connection(asyncio.BufferedProtocol):
         session.client_id = client_id
         request, _ = decode(frame, position)
         meter = self._meter
-        if meter is not None:
+        if meter is None:
+            if api_key == _PRODUCE:
+                self._beginnings = self._forms.learn(frame, request, version, self._beginnings)
+        else:
             self.mute(meter.arrived(api_key, request, client_id, len(frame)))
         try:
             response = entry.handle(session, request, version)
         except ENDING_ERRORS:
             raise
         except Exception as error:  # the handler boundary: one of two places in the house
-            response = self._endpoint.handler_failed(entry, version, request, error)
+            response = self._endpoint.handler_failed(entry, version, error)
         pending: Pending | None = None
         if isinstance(response, Pending):
             pending = response
@@ -405,10 +419,36 @@ class Connection(asyncio.BufferedProtocol):
                 assert inspect.isawaitable(response), f"{entry.api.key.name} returned {response!r}"
                 if meter is not None:
                     response = meter.timed(response)
-                self._endpoint.run(entry, version, request, response, pending)
+                self._endpoint.run(entry, version, response, pending)
         if meter is not None:
             meter.waits(pending, perf_counter() - started_s)
         self._enqueue(pending, entry, version, correlation_id, started_s)
+
+    def _serve_by_form(self, frame: memoryview, started_s: float) -> bool:
+        """Whether the request is a Produce like one before, and is served."""
+        api_key, version, correlation_id = _unpack_header(frame)
+        if api_key != _PRODUCE or self._deferred or self._meter is not None:
+            return False
+        assert self._outbox is not None
+        entry = self._table[_PRODUCE]
+        try:
+            answer = self._forms.serve(frame, version, self._beginnings, in_turn=not self._line)
+        except ENDING_ERRORS:
+            raise
+        except Exception as error:  # the handler boundary, as in `_request`
+            self._endpoint.handler_failed(entry, version, error)
+            raise
+        if answer is None:
+            return False
+        if type(answer) is bytearray:
+            self._outbox.put(answer, _NO_SLICES)
+            entry.observe(perf_counter() - started_s)
+            return True
+        pending = answer if isinstance(answer, Pending) else Pending()
+        if pending is not answer:
+            pending.response = answer
+        self._enqueue(pending, entry, version, correlation_id, started_s)
+        return True
 
     def _defer(self, frame: memoryview, header: RequestHeader) -> None:
         """The request waits, and all behind it, for answers keep the order of requests."""

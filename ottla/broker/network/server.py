@@ -17,6 +17,7 @@ from typing import Any
 from ottla.broker.handlers.answers import CloseConnection, Pending
 from ottla.broker.handlers.api_versions import unsupported_version_response
 from ottla.broker.handlers.context import Rooms
+from ottla.broker.handlers.produce_forms import ProduceForms
 from ottla.broker.handlers.table import Entry
 from ottla.broker.metadata.image import QuotaEntity
 from ottla.broker.network.accept_rates import MAX_CREATION_RATE, AcceptRates
@@ -88,6 +89,7 @@ class Endpoint:
         self.listener_name = listener_name
         self.table: Mapping[int, Entry] = server.table
         self.rooms = server.rooms
+        self.forms = server.forms
         self.page_cache = server.page_cache
         self.metrics = server.metrics
         self.turn_end = server.turn_end
@@ -130,7 +132,7 @@ class Endpoint:
             raise CloseConnection(f"{entry.api.key.name} version {version} is not served")
         return unsupported_version_response()
 
-    def handler_failed(self, entry: Entry, version: int, request: Any, error: Exception) -> Any:
+    def handler_failed(self, entry: Entry, version: int, error: Exception) -> Any:
         """The handler boundary: a domain error is answered; anything else is ours, and is told."""
         code = ErrorCode.UNKNOWN_SERVER_ERROR
         if isinstance(error, KafkaError):
@@ -152,9 +154,7 @@ class Endpoint:
             "answer_not_written", api=entry.api.key.name, version=version, exc_info=error
         )
 
-    def run(
-        self, entry: Entry, version: int, request: Any, work: Awaitable[Any], pending: Pending
-    ) -> None:
+    def run(self, entry: Entry, version: int, work: Awaitable[Any], pending: Pending) -> None:
         """Runs a handler that awaits (the quorum, a worker); its answer keeps its place."""
 
         async def answer() -> None:
@@ -164,7 +164,7 @@ class Endpoint:
                 raise
             except Exception as error:  # the same boundary as for handlers that answer at once
                 try:
-                    response = self.handler_failed(entry, version, request, error)
+                    response = self.handler_failed(entry, version, error)
                 except CloseConnection as close:
                     line = pending.line
                     if isinstance(line, Connection):
@@ -190,6 +190,7 @@ class Server:
         listening: Listening,
         rooms: Rooms,
         table: Mapping[int, Entry],
+        forms: ProduceForms,
         limits: Limits,
         workers: ThreadPoolExecutor,
         events: Events,
@@ -198,6 +199,7 @@ class Server:
         self.loop = asyncio.get_running_loop()
         self.rooms = rooms
         self.table = table
+        self.forms = forms
         self.limits = limits
         self.address_limits = AddressLimits()
         self.events = events
