@@ -16,6 +16,7 @@ import pytest
 
 from ottla.broker.log.segment import FileSlice
 from ottla.broker.log.unreadable import UnreadableRanges
+from ottla.broker.network import outbox
 from ottla.broker.network.outbox import (
     COLD_BYTES,
     STEP_BYTES,
@@ -123,6 +124,57 @@ async def test_what_is_cold_at_first_or_for_good_comes_whole(
     assert sender.outbox.unsent_bytes == 0
     assert (cache.cold_sends > 0) == (cold_probes > 0)
     assert sender.failures == []
+    sender.outbox.close()
+    sender.peer.close()
+
+
+@pytest.mark.parametrize(("seconds", "probes_a_window"), [(1000.0, 1), (-1.0, 2)])
+async def test_a_window_is_asked_about_once_unless_its_reader_stands_still(
+    file: PosixFile,
+    cache: PageCache,
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: float,
+    probes_a_window: int,
+) -> None:
+    """The socket takes a little of each step; a second that is over at once is a standstill."""
+    asked: list[int] = []
+
+    def holds(_descriptor: int, position: int) -> bool:
+        asked.append(position)
+        return True
+
+    monkeypatch.setattr(outbox, "WARM_S", seconds)
+    monkeypatch.setattr(cache, "holds", holds)
+    sender = Sender(asyncio.get_running_loop(), cache)
+    sender.send(file)
+    await _received(sender.peer, len(HEADERS) + len(CONTENT))
+
+    if probes_a_window == 1:
+        windows = range(0, len(CONTENT), outbox.PROBE_BYTES)
+        assert asked == [*windows, len(CONTENT) - 1]
+    else:
+        assert len(asked) > probes_a_window * len(CONTENT) / outbox.PROBE_BYTES
+    sender.outbox.close()
+    sender.peer.close()
+
+
+async def test_what_a_worker_has_sent_is_not_asked_about_again(
+    file: PosixFile, cache: PageCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def holds(_descriptor: int, position: int) -> bool:
+        """Of the loop's questions the first has no for an answer, and of the workers' none."""
+        asked.append(position)
+        return len(asked) > 1
+
+    monkeypatch.setattr(cache, "holds", holds)
+    sender = Sender(asyncio.get_running_loop(), cache)
+    sender.send(file)
+    await _received(sender.peer, len(HEADERS) + len(CONTENT))
+
+    assert cache.cold_sends == 1
+    assert asked.count(0) == 1
     sender.outbox.close()
     sender.peer.close()
 
