@@ -150,10 +150,35 @@ async def test_a_window_is_asked_about_once_unless_its_reader_stands_still(
     await _received(sender.peer, len(HEADERS) + len(CONTENT))
 
     if probes_a_window == 1:
-        windows = range(0, len(CONTENT), outbox.PROBE_BYTES)
-        assert asked == [*windows, len(CONTENT) - 1]
+        ends = [*range(outbox.PROBE_BYTES, len(CONTENT), outbox.PROBE_BYTES), len(CONTENT)]
+        assert asked == [0, *(end - 1 for end in ends)]
     else:
         assert len(asked) > probes_a_window * len(CONTENT) / outbox.PROBE_BYTES
+    sender.outbox.close()
+    sender.peer.close()
+
+
+@pytest.mark.parametrize("warm_bytes", [1, 100, outbox.PROBE_BYTES - 1, outbox.PROBE_BYTES + 100])
+async def test_what_was_read_ahead_in_part_is_a_workers(
+    file: PosixFile, cache: PageCache, monkeypatch: pytest.MonkeyPatch, warm_bytes: int
+) -> None:
+    """Wherever it ends, the loop sends nothing behind it."""
+    by_loop: list[int] = []
+    loop_thread = threading.get_ident()
+    sendfile = os.sendfile
+
+    def watched(out: int, descriptor: int, position: int, size: int) -> int:
+        if threading.get_ident() == loop_thread:
+            by_loop.append(position + size)
+        return sendfile(out, descriptor, position, size)
+
+    monkeypatch.setattr(os, "sendfile", watched)
+    monkeypatch.setattr(cache, "holds", lambda _descriptor, position: position < warm_bytes)
+    sender = Sender(asyncio.get_running_loop(), cache)
+    sender.send(file)
+    await _received(sender.peer, len(HEADERS) + len(CONTENT))
+
+    assert by_loop == []
     sender.outbox.close()
     sender.peer.close()
 

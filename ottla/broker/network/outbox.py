@@ -149,7 +149,7 @@ class _Slice:
         self.size = source.size
         self.ahead_end = source.position
         """Up to there the kernel was asked to read ahead."""
-        self.warm_end = source.position
+        self.warm_end = -1
         """Up to there it was in memory, at `probed_s`."""
         self.probed_s = 0.0
 
@@ -425,18 +425,19 @@ class Outbox:
         return count > 0
 
     def _is_warm(self, piece: _Slice, end: int) -> bool:
-        """Whether a slice is in memory up to `end`. The socket may take a part of what was asked
-        for, so what was found is remembered: asked anew each time, the kernel was asked twice for
-        every window, which was a fifth of what a reader cost."""
+        """Whether a slice is in memory up to `end`, by the last byte of each window: what was read
+        ahead ends somewhere. The socket may take a part of what was asked for, so what was found
+        is remembered: asked anew each time, the kernel was asked twice for every window, which was
+        a fifth of what a reader cost."""
         now_s = self._loop.time()
         if now_s - piece.probed_s > WARM_S or piece.warm_end < piece.position:
+            if not self._cache.holds(piece.descriptor, piece.position):
+                return False
             piece.warm_end = piece.position
         slice_end = piece.position + piece.size
         while piece.warm_end < end:
             window_end = min(piece.warm_end + PROBE_BYTES, slice_end)
-            if not self._cache.holds(piece.descriptor, piece.warm_end):
-                return False
-            if window_end == slice_end and not self._cache.holds(piece.descriptor, slice_end - 1):
+            if not self._cache.holds(piece.descriptor, window_end - 1):
                 return False
             piece.warm_end = window_end
             piece.probed_s = now_s
