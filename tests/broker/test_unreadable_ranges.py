@@ -60,7 +60,9 @@ def _break(monkeypatch: pytest.MonkeyPatch, broker: Broker, sector: BadSector) -
     monkeypatch.setattr(cache, "read_cached", read_cached_or_fail)
     monkeypatch.setattr(cache, "send_cold", send_cold_or_fail)
     # What cannot be read is not in the page cache.
-    monkeypatch.setattr(cache, "holds", lambda *read: not sector.meets(*read))
+    monkeypatch.setattr(
+        cache, "holds", lambda descriptor, position: not sector.meets(descriptor, position, 1)
+    )
 
 
 async def _fetch_until_answered(broker: Broker, topic: str, offset: int) -> int:
