@@ -88,6 +88,12 @@ class Measures:
             kind="counter",
         )
         registry.watch(
+            "ottla_gathered_turns_total",
+            "Times that the loop left the processors to others for a moment, where many waited.",
+            lambda: server.gathered_turns,
+            kind="counter",
+        )
+        registry.watch(
             "ottla_cold_reads_total",
             "Steps of a fetch that workers sent, for they may have had to be read from the disk.",
             lambda: server.page_cache.cold_sends,

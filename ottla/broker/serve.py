@@ -23,7 +23,9 @@ from ottla.broker.log.directories import LogDirError, UnusableLogDir
 from ottla.broker.log.flush import FULL_DISK_ERRORS
 from ottla.broker.metadata.image import TOPIC_RESOURCE
 from ottla.broker.metadata.records import MetadataError
+from ottla.broker.network.gathering import Gathering
 from ottla.broker.ports import Events
+from ottla.broker.processors import LinuxProcessors
 from ottla.broker.quorum.raft import QuorumError
 from ottla.broker.telemetry.logs import open_log
 from ottla.config.cautions import cautions
@@ -140,6 +142,7 @@ async def _serve(loaded: Loaded) -> int:
     await broker.start()
     loop.add_signal_handler(signal.SIGUSR1, _show_state, broker)
     _tame_collector(broker)
+    _share_processors(broker)
     tell_started(broker, loaded, events)
     say_ready(broker, loaded)
     _notify("READY=1")
@@ -173,6 +176,14 @@ def _tame_collector(broker: Broker) -> None:
     young, middle, _ = gc.get_threshold()
     gc.set_threshold(young, middle, NEVER)
     broker.scheduler.every("garbage-collection", COLLECTION_MS, collect)
+
+
+def _share_processors(broker: Broker) -> None:
+    """Requests are gathered where many wait for the processors. Only here: somebody's own loop is
+    not to stand still."""
+    processors = LinuxProcessors.open()
+    if processors is not None:
+        broker.server.gather(Gathering(processors))
 
 
 def say_ready(broker: Broker, loaded: Loaded) -> None:

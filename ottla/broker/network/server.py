@@ -24,6 +24,7 @@ from ottla.broker.network.accept_rates import MAX_CREATION_RATE, AcceptRates
 from ottla.broker.network.address_limits import AddressLimits
 from ottla.broker.network.connection import DATA_APIS, Connection
 from ottla.broker.network.connection_rates import CREATION_RATE, ConnectionRates
+from ottla.broker.network.gathering import Gathering
 from ottla.broker.network.lane import Lane
 from ottla.broker.network.listening import Listening
 from ottla.broker.network.metering import AnswerTime, Meter
@@ -206,6 +207,7 @@ class Server:
         self.on_fatal = on_fatal
         self.page_cache = PageCache(workers, rooms.unreadable)
         self.turn_end = TurnEnd(self.loop)
+        self.gathering: Gathering | None = None
         data_entries = [entry for key, entry in table.items() if key in DATA_APIS]
         self.lane = Lane(
             self.loop, time.perf_counter, lambda: sum(entry.requests for entry in data_entries)
@@ -232,6 +234,11 @@ class Server:
         self.change_limits(limits)
 
     @property
+    def gathered_turns(self) -> int:
+        """How often the loop left the processors to others, so that requests gather."""
+        return 0 if self.gathering is None else self.gathering.turns
+
+    @property
     def connections(self) -> list[Connection]:
         return list(self._connections)
 
@@ -246,6 +253,11 @@ class Server:
             return Connection(endpoint)
 
         await self._listening.serve(new_connection, backlog=self.limits.backlog)
+
+    def gather(self, gathering: Gathering) -> None:
+        """Has requests gathered from now on, when that is worth it."""
+        self.gathering = gathering
+        self.turn_end.gather(gathering, self.rooms.replicas.begin_syncs)
 
     def pause(self) -> None:
         """Accepts and reads no more; what has been read is still served."""
