@@ -11,26 +11,23 @@ _LOAD_BYTES = 64
 
 
 class LinuxProcessors:
-    """`Processors` of the thread that makes it and uses it.
+    """`Processors` of the thread that uses it."""
 
-    `open` gives None where the system has no such figures, or forbids them.
-    """
-
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, count: int) -> None:
         self._descriptor = descriptor
-        self.count = len(os.sched_getaffinity(0))
-        # Somebody may have given us a policy of their own choice, which is theirs to change.
-        self._is_ours = os.sched_getscheduler(0) == os.SCHED_OTHER
+        self._turn = 0
+        self.count = count
 
     @classmethod
     def open(cls) -> LinuxProcessors | None:
-        if not hasattr(os, "SCHED_BATCH"):
+        """None where the system has no such figures, or forbids them."""
+        if not hasattr(os, "sched_setaffinity"):
             return None
         try:
             descriptor = os.open(_LOAD, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             return None
-        processors = cls(descriptor)
+        processors = cls(descriptor, len(os.sched_getaffinity(0)))
         try:
             processors.runnable()
         except (OSError, ValueError, IndexError):
@@ -48,12 +45,14 @@ class LinuxProcessors:
         """Sleeps."""
         time.sleep(seconds)
 
-    def defer(self, *, defers: bool) -> None:
-        """SCHED_BATCH: who wakes does not take the processor from whom it finds there."""
-        if self._is_ours:
-            policy = os.SCHED_BATCH if defers else os.SCHED_OTHER
-            with suppress(OSError):  # a courtesy: a container may forbid it
-                os.sched_setscheduler(0, policy, os.sched_param(0))
+    def move(self) -> None:
+        """Goes to the next of those that we may run on now, and stays as free to leave it as it
+        was: whoever pinned us, or moves us later, has the last word."""
+        allowed = sorted(os.sched_getaffinity(0))
+        self._turn += 1
+        with suppress(OSError):  # a courtesy: a sandbox may forbid it, or they have just changed
+            os.sched_setaffinity(0, {allowed[self._turn % len(allowed)]})
+            os.sched_setaffinity(0, allowed)
 
     def close(self) -> None:
         os.close(self._descriptor)

@@ -12,9 +12,11 @@ import pytest
 
 from ottla.broker.network.gathering import (
     CONNECTIONS_MIN,
-    GATHER_S,
+    GATHER_S_MAX,
+    GATHER_S_PER_TASK,
     STALE_S,
     TASKS_PER_PROCESSOR,
+    TURNS_PER_PROCESSOR,
     WINDOW_S,
     Gathering,
 )
@@ -25,6 +27,7 @@ from ottla.testing.embedded import Broker
 
 MANY = [object() for _ in range(CONNECTIONS_MIN)]
 CROWD = 2 * TASKS_PER_PROCESSOR + 1
+MOMENT_S = CROWD / 2 * GATHER_S_PER_TASK
 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="no /proc/loadavg")
 
@@ -46,8 +49,8 @@ class Machine:
     def leave(self, seconds: float) -> None:
         self.did.append(seconds)
 
-    def defer(self, *, defers: bool) -> None:
-        self.did.append(defers)
+    def move(self) -> None:
+        self.did.append("moves")
 
 
 def busy(gathering: Gathering, answered: list[object], *, turns: int = 9, at_s: float = 1.0) -> int:
@@ -60,9 +63,30 @@ def test_many_connections_on_a_crowded_machine_are_served_together() -> None:
     gathering = Gathering(machine)
 
     assert busy(gathering, MANY, turns=6) == 1, "the first window only shows what there is"
-    assert machine.did == [True], "whoever runs is left to run"
     gathering.gather()
-    assert (machine.did, gathering.turns) == ([True, GATHER_S], 1)
+    assert (machine.did, gathering.turns) == ([MOMENT_S], 1)
+
+
+@pytest.mark.parametrize(("tasks", "gather_s"), [(2 * CROWD, 2 * MOMENT_S), (10_000, GATHER_S_MAX)])
+def test_the_more_wait_the_longer_it_is(tasks: int, gather_s: float) -> None:
+    machine = Machine(tasks)
+    gathering = Gathering(machine)
+    busy(gathering, MANY)
+    gathering.gather()
+
+    assert machine.did == [gather_s]
+
+
+def test_each_processor_has_the_loop_for_some_turns() -> None:
+    """Those beside it wait longer than others."""
+    machine = Machine()
+    gathering = Gathering(machine)
+    busy(gathering, MANY)
+    for _ in range(2 * TURNS_PER_PROCESSOR):
+        gathering.gather()
+    turns = [MOMENT_S] * (TURNS_PER_PROCESSOR - 1)
+
+    assert machine.did == 2 * [*turns, "moves", MOMENT_S]
 
 
 @pytest.mark.parametrize(
@@ -71,10 +95,7 @@ def test_many_connections_on_a_crowded_machine_are_served_together() -> None:
     ids=["few tasks", "few connections"],
 )
 def test_others_are_answered_at_once(tasks: int, answered: list[object]) -> None:
-    machine = Machine(tasks)
-
-    assert busy(Gathering(machine), answered) == 0
-    assert machine.did == []
+    assert busy(Gathering(Machine(tasks)), answered) == 0
 
 
 def test_it_ends_with_the_crowd() -> None:
@@ -84,17 +105,14 @@ def test_it_ends_with_the_crowd() -> None:
     machine.tasks = 1
 
     assert busy(gathering, MANY, at_s=1 + 2 * WINDOW_S) == 0
-    assert machine.did == [True, False]
 
 
 def test_who_comes_after_a_rest_is_answered_at_once() -> None:
     """Whatever the machine was like before it."""
-    machine = Machine()
-    gathering = Gathering(machine)
+    gathering = Gathering(Machine())
     busy(gathering, MANY)
 
     assert not gathering.turn(MANY[:1], 1 + 2 * WINDOW_S + STALE_S)
-    assert machine.did == [True, False]
 
 
 def test_the_tasks_are_counted_once_a_window_and_not_for_the_few() -> None:
@@ -138,23 +156,25 @@ class Answer:
         self._turn_end.slice_budget -= self._slice_bytes
 
 
-@pytest.mark.parametrize("slice_bytes", [0, TURN_BYTES // CONNECTIONS_MIN])
-def test_answers_leave_and_syncs_begin_before_the_loop_gathers(slice_bytes: int) -> None:
-    """A turn that has sent slices is followed by the next at once."""
+@pytest.mark.parametrize(
+    ("slice_bytes", "is_syncing"), [(0, False), (TURN_BYTES // CONNECTIONS_MIN, False), (0, True)]
+)
+def test_the_loop_gathers_behind_the_answers_of_a_turn(slice_bytes: int, is_syncing: bool) -> None:
+    """Unless slices were sent, or a log is being synced: the next turn follows at once."""
     machine = Machine()
     turns = Turns()
     turn_end = TurnEnd(cast(asyncio.AbstractEventLoop, turns))
-    turn_end.gather(Gathering(machine), lambda: machine.did.append("syncs"))
+    turn_end.gather(Gathering(machine), lambda: is_syncing)
     answers = [Answer(machine.did, turn_end, slice_bytes) for _ in range(CONNECTIONS_MIN)]
 
-    for _ in range(8):
+    for _ in range(7):
         machine.did.clear()
         for answer in answers:
             turn_end.add(cast(Outbox, answer))
         turns.turn()
     expected: list[object] = ["answer"] * CONNECTIONS_MIN
-    if not slice_bytes:
-        expected += ["syncs", GATHER_S]
+    if not slice_bytes and not is_syncing:
+        expected.append(MOMENT_S)
 
     assert machine.did == expected
 
@@ -170,23 +190,35 @@ def test_linux_tells_how_many_tasks_run() -> None:
 
 
 @needs_linux
-def test_linux_lets_whoever_runs_run_on() -> None:
-    assert os.sched_getscheduler(0) == os.SCHED_OTHER
+def test_a_move_leaves_us_as_free_as_we_were() -> None:
     processors = LinuxProcessors.open()
     assert processors is not None
+    all_of_them = os.sched_getaffinity(0)
+    one = {max(all_of_them)}
     try:
-        processors.defer(defers=True)
-        assert os.sched_getscheduler(0) == os.SCHED_BATCH
-        of_one_who_chose_it = LinuxProcessors.open()
-        assert of_one_who_chose_it is not None
-        of_one_who_chose_it.defer(defers=False)
-        assert os.sched_getscheduler(0) == os.SCHED_BATCH, "a policy that was given to us stays"
-        of_one_who_chose_it.close()
+        processors.move()
+        assert os.sched_getaffinity(0) == all_of_them
+        os.sched_setaffinity(0, one)
+        processors.move()
+        assert os.sched_getaffinity(0) == one, "whoever pins us has the last word"
     finally:
-        processors.defer(defers=False)
+        os.sched_setaffinity(0, all_of_them)
         processors.close()
 
-    assert os.sched_getscheduler(0) == os.SCHED_OTHER
+
+@needs_linux
+def test_a_move_goes_to_each_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    processors = LinuxProcessors.open()
+    assert processors is not None
+    went: list[list[int]] = []
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {7, 3, 5})
+    monkeypatch.setattr(os, "sched_setaffinity", lambda _, mask: went.append(sorted(mask)))
+    for _ in range(3):
+        processors.move()
+    processors.close()
+
+    assert sorted(went[::2]) == [[3], [5], [7]]
+    assert went[1::2] == 3 * [[3, 5, 7]]
 
 
 @needs_linux

@@ -65,3 +65,25 @@ async def test_a_broken_listener_costs_its_partition_no_sync() -> None:
         )
         await asyncio.wait_for(waiting.heard.wait(), 20)
         assert partition.log.durable_end == 3
+
+
+async def test_a_sync_is_under_way_from_its_append_until_it_is_told() -> None:
+    async with House() as house:
+        await house.create("t")
+        replicas = house.rooms.replicas
+        partition = replicas.get("t", 0)
+        assert partition is not None
+        assert not replicas.is_syncing()
+        for end in (1, 2):
+            waiting = Waiting()
+            replicas.append_internal(partition, one_record())
+            assert replicas.is_syncing()
+            replicas.await_commit(
+                partition, last_offset=end - 1, timeout_ms=60_000, listener=waiting, part=None
+            )
+            replicas.begin_syncs()
+            assert replicas.is_syncing()
+            await asyncio.wait_for(waiting.heard.wait(), 5)
+            while partition.flushing:
+                await asyncio.sleep(0)
+            assert not replicas.is_syncing()

@@ -179,9 +179,9 @@ class TurnEnd:
     """
 
     __slots__ = (
-        "_begin_syncs",
         "_gathering",
         "_is_due",
+        "_is_syncing",
         "_loop",
         "_outboxes",
         "_waiting",
@@ -191,17 +191,17 @@ class TurnEnd:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._gathering: Gathering | None = None
-        self._begin_syncs: Callable[[], None] | None = None
+        self._is_syncing: Callable[[], bool] = bool
         self._is_due = False
         self.slice_budget = TURN_BYTES
         self._outboxes: list[Outbox] = []
         self._waiting: deque[Outbox] = deque()
 
-    def gather(self, gathering: Gathering, begin_syncs: Callable[[], None]) -> None:
-        """Has the loop gather requests from now on, when that is worth it. Syncs that are due begin
-        before."""
+    def gather(self, gathering: Gathering, is_syncing: Callable[[], bool]) -> None:
+        """Has the loop gather requests from now on, when that is worth it; never while a log is
+        being synced, whose answers it would hold up."""
         self._gathering = gathering
-        self._begin_syncs = begin_syncs
+        self._is_syncing = is_syncing
 
     def add(self, outbox: Outbox) -> None:
         self._outboxes.append(outbox)
@@ -232,11 +232,10 @@ class TurnEnd:
                 self._is_due = True
                 self._loop.call_soon(self._send)
         gathering = self._gathering
-        if gathering is not None and gathering.turn(outboxes, self._loop.time()):
-            if self.slice_budget < TURN_BYTES:
-                return  # who reads much loses by every pause
-            assert self._begin_syncs is not None
-            self._begin_syncs()
+        # Who reads much, and who waits for the disk, loses by every pause.
+        if gathering is None or self.slice_budget < TURN_BYTES or self._is_syncing():
+            return
+        if gathering.turn(outboxes, self._loop.time()):
             gathering.gather()
 
 

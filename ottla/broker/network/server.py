@@ -257,7 +257,7 @@ class Server:
     def gather(self, gathering: Gathering) -> None:
         """Has requests gathered from now on, when that is worth it."""
         self.gathering = gathering
-        self.turn_end.gather(gathering, self.rooms.replicas.begin_syncs)
+        self.turn_end.gather(gathering, self.rooms.replicas.is_syncing)
 
     def pause(self) -> None:
         """Accepts and reads no more; what has been read is still served."""

@@ -98,6 +98,7 @@ class Replicas:
         self._pools: dict[str, SyncPool] = {}
         self._dirty: list[Partition] = []
         self._waiting: dict[Partition, None] = {}
+        self._syncing = 0
         self._closed = False
         self.sync_times = Histogram(SECONDS)
         # Held by whoever makes, deletes or exchanges the directories of partitions.
@@ -245,6 +246,10 @@ class Replicas:
         if not partition.flushing and partition.log.durable_end < partition.log.log_end_offset:
             self._begin_soon(partition)
 
+    def is_syncing(self) -> bool:
+        """Whether a sync of some partition is under way, or about to begin."""
+        return self._syncing > 0
+
     def begin_syncs(self) -> None:
         """Begins the syncs that wait for the end of this turn, for who knows that it is over."""
         dirty, self._dirty = self._dirty, []
@@ -352,6 +357,7 @@ class Replicas:
     def _rest(self, partition: Partition) -> None:
         """No sync of the partition is under way."""
         partition.flushing = False
+        self._syncing -= 1
         if partition.idle is not None:
             idle, partition.idle = partition.idle, None
             if not idle.done():
@@ -367,6 +373,7 @@ class Replicas:
     def _begin_soon(self, partition: Partition) -> None:
         """The sync starts at the end of this turn, so that what this turn appends joins it."""
         partition.flushing = True
+        self._syncing += 1
         if not self._dirty:
             self._loop.call_soon(self.begin_syncs)
         self._dirty.append(partition)
@@ -418,6 +425,7 @@ class Replicas:
         if partition.flushing or not self._wants_sync(partition):
             return None
         partition.flushing = True
+        self._syncing += 1
         return self._begin(partition)
 
     def _wants_sync(self, partition: Partition) -> bool:
