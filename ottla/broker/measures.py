@@ -88,9 +88,9 @@ class Measures:
             kind="counter",
         )
         registry.watch(
-            "ottla_gathered_turns_total",
+            "ottla_rests_total",
             "Times that the loop left the processors to others for a moment, where many waited.",
-            lambda: server.gathered_turns,
+            lambda: [] if server.moderation is None else server.moderation.rests,
             kind="counter",
         )
         registry.watch(

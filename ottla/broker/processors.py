@@ -6,53 +6,51 @@ import os
 import time
 from contextlib import suppress
 
-_LOAD = "/proc/loadavg"
+LOAD = "/proc/loadavg"
 _LOAD_BYTES = 64
+_ANY_PROCESSOR = range(8192)
+"""More than Linux knows on any machine, so that those are in it that are plugged in later."""
 
 
 class LinuxProcessors:
     """`Processors` of the thread that uses it."""
 
-    def __init__(self, descriptor: int, count: int) -> None:
-        self._descriptor = descriptor
-        self._turn = 0
-        self.count = count
+    def __init__(self) -> None:
+        self.count = os.cpu_count() or 1
+        self._moves = 0
 
     @classmethod
     def open(cls) -> LinuxProcessors | None:
         """None where the system has no such figures, or forbids them."""
         if not hasattr(os, "sched_setaffinity"):
             return None
-        try:
-            descriptor = os.open(_LOAD, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return None
-        processors = cls(descriptor, len(os.sched_getaffinity(0)))
-        try:
-            processors.runnable()
-        except (OSError, ValueError, IndexError):
-            processors.close()
-            return None
-        return processors
+        processors = cls()
+        return processors if processors.runnable() else None
 
     def runnable(self) -> int:
-        """How many tasks of the whole machine run or wait for a processor: proc_loadavg(5)'s fourth
-        field. It takes 2 us."""
-        line = os.pread(self._descriptor, _LOAD_BYTES, 0)
-        return int(line.split()[3].partition(b"/")[0])
+        """Of the whole machine: proc_loadavg(5)'s fourth field. Takes 5 us; 0 if it is not there,
+        or no number."""
+        try:
+            descriptor = os.open(LOAD, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return 0
+        try:
+            return int(os.read(descriptor, _LOAD_BYTES).split()[3].partition(b"/")[0])
+        except (OSError, ValueError, IndexError):
+            return 0
+        finally:
+            os.close(descriptor)
 
     def leave(self, seconds: float) -> None:
         """Sleeps."""
         time.sleep(seconds)
 
     def move(self) -> None:
-        """Goes to the next of those that we may run on now, and stays as free to leave it as it
-        was: whoever pinned us, or moves us later, has the last word."""
-        allowed = sorted(os.sched_getaffinity(0))
-        self._turn += 1
-        with suppress(OSError):  # a courtesy: a sandbox may forbid it, or they have just changed
-            os.sched_setaffinity(0, {allowed[self._turn % len(allowed)]})
-            os.sched_setaffinity(0, allowed)
-
-    def close(self) -> None:
-        os.close(self._descriptor)
+        """Goes to the next, free to leave it again. Whoever may not run on all of them was put
+        where it is, by a container or by hand, and stays there."""
+        with suppress(OSError):  # a courtesy, which a sandbox may forbid
+            ours = sorted(os.sched_getaffinity(0))
+            if len(ours) == self.count > 1:
+                self._moves += 1
+                os.sched_setaffinity(0, {ours[self._moves % len(ours)]})
+                os.sched_setaffinity(0, _ANY_PROCESSOR)

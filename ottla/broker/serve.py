@@ -23,7 +23,7 @@ from ottla.broker.log.directories import LogDirError, UnusableLogDir
 from ottla.broker.log.flush import FULL_DISK_ERRORS
 from ottla.broker.metadata.image import TOPIC_RESOURCE
 from ottla.broker.metadata.records import MetadataError
-from ottla.broker.network.gathering import Gathering
+from ottla.broker.network.moderation import Moderation
 from ottla.broker.ports import Events
 from ottla.broker.processors import LinuxProcessors
 from ottla.broker.quorum.raft import QuorumError
@@ -142,7 +142,7 @@ async def _serve(loaded: Loaded) -> int:
     await broker.start()
     loop.add_signal_handler(signal.SIGUSR1, _show_state, broker)
     _tame_collector(broker)
-    _share_processors(broker)
+    _moderate(broker)
     tell_started(broker, loaded, events)
     say_ready(broker, loaded)
     _notify("READY=1")
@@ -178,12 +178,11 @@ def _tame_collector(broker: Broker) -> None:
     broker.scheduler.every("garbage-collection", COLLECTION_MS, collect)
 
 
-def _share_processors(broker: Broker) -> None:
-    """Requests are gathered where many wait for the processors. Only here: somebody's own loop is
-    not to stand still."""
+def _moderate(broker: Broker) -> None:
+    """The loop rests where many wait for the processors. Only here: somebody's own is not to."""
     processors = LinuxProcessors.open()
     if processors is not None:
-        broker.server.gather(Gathering(processors))
+        broker.server.moderate(Moderation(processors))
 
 
 def say_ready(broker: Broker, loaded: Loaded) -> None:

@@ -145,7 +145,7 @@ class BrokerConfig(ConsumerGroupConfig, ShareGroupConfig, TransactionConfig):
         102_400,
         "SO_SNDBUF of client connections; -1 leaves it to the operating system. So does 102400,"
         " with a bound on answers that are copies, until records leave by a file: then it is"
-        " 192 KiB, and 100 KiB for who reads much from the disk.",
+        " 384 KiB, and 100 KiB for who reads much from the disk.",
     )
     socket_receive_buffer_bytes: Int = key(
         102_400,

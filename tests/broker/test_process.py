@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import socket
+import sys
 import time
 from contextlib import ExitStack, closing, suppress
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
@@ -60,6 +63,22 @@ def test_a_broker_that_is_told_to_end_answers_and_marks_its_directory_clean(
         again = held.enter_context(closing(Connection(server.port)))
         again.send_produce("t", 0, batch([b"next"], timestamp=0))
         assert acknowledged <= again.receive_produced().base_offset <= PIPELINED
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no /proc/loadavg")
+def test_a_service_rests_where_many_wait_for_the_processors(tmp_path: Path) -> None:
+    """A broker in somebody else's process has no such figure."""
+    server = Ottla(tmp_path / "broker")
+    with ExitStack() as held:
+        held.callback(server.close)
+        server.start()
+        found = re.search(r"http://(127\.0\.0\.1):(\d+)/metrics", server.tail())
+        assert found is not None, server.tail()
+        metrics = held.enter_context(closing(HTTPConnection(found[1], int(found[2]), timeout=20)))
+        metrics.request("GET", "/metrics")
+        page = metrics.getresponse().read().decode()
+
+    assert "\nottla_rests_total 0\n" in page
 
 
 def test_who_removes_a_running_brokers_files_is_told_so(tmp_path: Path) -> None:

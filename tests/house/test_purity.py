@@ -36,6 +36,7 @@ PURE = {
     "ottla/broker/metadata": WORLD,
     "ottla/broker/controller": WORLD,
     "ottla/broker/network/connection_rates.py": WORLD,
+    "ottla/broker/network/moderation.py": WORLD,
     "ottla/broker/network/quotas.py": WORLD,
     "ottla/broker/network/refusals.py": WORLD,
     "ottla/broker/coordinator": WORLD,

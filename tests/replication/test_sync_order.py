@@ -84,6 +84,7 @@ async def test_a_sync_is_under_way_from_its_append_until_it_is_told() -> None:
             replicas.begin_syncs()
             assert replicas.is_syncing()
             await asyncio.wait_for(waiting.heard.wait(), 5)
-            while partition.flushing:
-                await asyncio.sleep(0)
+            async with asyncio.timeout(5):
+                while partition.flushing:
+                    await asyncio.sleep(0)
             assert not replicas.is_syncing()

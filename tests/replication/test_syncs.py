@@ -211,6 +211,7 @@ async def test_a_failed_sync_of_the_kernel_ends_the_log(
         assert len(failed_jobs) == 1
         assert log.failed is not None
         assert log.durable_end == 1
+        assert not broker.running.replicas.is_syncing()
         raw.send(produce("t", 1), 9)  # the disk would work again; it is not asked
         assert await codes(raw) == [STORAGE_ERROR]
         raw.close()

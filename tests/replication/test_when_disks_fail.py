@@ -137,6 +137,7 @@ async def test_a_sync_that_cannot_begin_is_begun_later(monkeypatch: pytest.Monke
         monkeypatch.setattr(Log, "begin_flush", failing)
         raw.send(produce("t", 0, 1, 2), 9)
         assert await codes(raw) == [0, 0, 0]
+        assert not broker.running.replicas.is_syncing()
         raw.close()
 
 

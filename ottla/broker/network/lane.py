@@ -72,6 +72,10 @@ class Lane:
     def __repr__(self) -> str:
         return f"<Lane waiting={len(self._waiting)}>"
 
+    @property
+    def is_waited_for(self) -> bool:
+        return bool(self._waiting)
+
     def take(self, now_s: float) -> bool:
         """Whether one more request may pass in this turn; the first always may."""
         if self._is_turning:

@@ -26,7 +26,7 @@ from typing import Protocol
 
 from ottla.broker.log.segment import FileSlice
 from ottla.broker.log.unreadable import UnreadableRanges
-from ottla.broker.network.gathering import Gathering
+from ottla.broker.network.moderation import Moderation
 from ottla.broker.network.send_buffer import SendBuffer
 
 SENDFILE_MIN = 32 * 1024
@@ -38,9 +38,9 @@ INSERTED_BYTES_MAX = 4096
 """Up to this a slice is copied once more, into its headers, which costs less than a list of three
 buffers; a larger one is read into a buffer of its own and copied no more."""
 STEP_BYTES = 384 * 1024
-"""Sent by the loop at most per sendfile call: half of what a socket holds. What it has no room for
-would stay in the call for as long as its reader makes room: some tenths of a millisecond are
-enough."""
+"""Sent by the loop at most per sendfile call: half of what a socket holds, where the system lets it
+(`send_buffer.py`). What it has no room for would stay in the call for as long as its reader makes
+room: some tenths of a millisecond are enough."""
 TURN_BYTES = 384 * 1024
 """When so much of slices was sent in one turn of the loop, by all connections together, the rest
 waits for the next. A consumer that reads as fast as we send would else hold the loop for the whole
@@ -179,29 +179,32 @@ class TurnEnd:
     """
 
     __slots__ = (
-        "_gathering",
         "_is_due",
-        "_is_syncing",
+        "_is_held_up",
         "_loop",
+        "_moderation",
         "_outboxes",
         "_waiting",
+        "has_slices",
         "slice_budget",
     )
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._gathering: Gathering | None = None
-        self._is_syncing: Callable[[], bool] = bool
+        self._moderation: Moderation | None = None
+        self._is_held_up: Callable[[], bool] = _nobody
+        self.has_slices = False
+        """Whether this turn sends from files, itself or by a worker."""
         self._is_due = False
         self.slice_budget = TURN_BYTES
         self._outboxes: list[Outbox] = []
         self._waiting: deque[Outbox] = deque()
 
-    def gather(self, gathering: Gathering, is_syncing: Callable[[], bool]) -> None:
-        """Has the loop gather requests from now on, when that is worth it; never while a log is
-        being synced, whose answers it would hold up."""
-        self._gathering = gathering
-        self._is_syncing = is_syncing
+    def moderate(self, moderation: Moderation, is_held_up: Callable[[], bool]) -> None:
+        """Has the loop rest from now on, where that is worth it and nobody but those who wait for
+        small answers is held up by it; `is_held_up` says whether somebody is."""
+        self._moderation = moderation
+        self._is_held_up = is_held_up
 
     def add(self, outbox: Outbox) -> None:
         self._outboxes.append(outbox)
@@ -217,6 +220,7 @@ class TurnEnd:
     def _send(self) -> None:
         outboxes, self._outboxes = self._outboxes, []
         self.slice_budget = TURN_BYTES
+        self.has_slices = False
         self._is_due = False
         sent = 0
         try:
@@ -231,12 +235,12 @@ class TurnEnd:
             if (self._outboxes or self._waiting) and not self._is_due:
                 self._is_due = True
                 self._loop.call_soon(self._send)
-        gathering = self._gathering
-        # Who reads much, and who waits for the disk, loses by every pause.
-        if gathering is None or self.slice_budget < TURN_BYTES or self._is_syncing():
+        moderation = self._moderation
+        if moderation is None:
             return
-        if gathering.turn(outboxes, self._loop.time()):
-            gathering.gather()
+        is_held_up = self.has_slices or self._is_due or self._is_held_up()
+        if moderation.turn(outboxes, self._loop.time(), is_held_up=is_held_up):
+            moderation.rest()
 
 
 class Outbox:
@@ -432,6 +436,7 @@ class Outbox:
     def _send_slice(self, piece: _Slice) -> bool:
         """One step of a slice; False when nothing more can be sent in this turn."""
         size = min(piece.size, STEP_BYTES)
+        self._turn_end.has_slices = True
         if self._buffer.awaits_slice:
             self._buffer.widen()
         if self._is_cold or not self._is_warm(piece, piece.position + size):
@@ -557,6 +562,10 @@ class Outbox:
         self._stopped = True
         self._unwatch()
         self._on_failed(reason)
+
+
+def _nobody() -> bool:
+    return False
 
 
 def _reason(error: BaseException) -> str:

@@ -6,9 +6,11 @@ is
 
   * narrow, until the first slice of a file: the kernel sizes it by what the peer takes, and holds
     NOT_SENT_BYTES_MAX behind what is on its way, for those may be copies;
-  * 384 KiB from then on. A reader that keeps up is woken when a step begins to arrive, and finds
-    all of it. With room for megabytes it sleeps and is woken again for every 64 KiB, by us: for
-    one reader that was 2.5 times the processor time;
+  * 384 KiB from then on, or what net.core.wmem_max allows (208 KiB where nobody has raised it). A
+    reader that keeps up is woken when a step begins to arrive, and finds all of it. With room for
+    megabytes it sleeps and is woken again for every 64 KiB, by us: for one reader that was 2.5
+    times the processor time. With 192 KiB and steps of 256 KiB one reader took 1.6 times the
+    processor time of this, eight 1.14 times;
   * 100 KiB for good when the connection has read much from the disk, so that what is paced beside
     it waits less.
 """
@@ -23,7 +25,7 @@ DEFAULT_BYTES = 100 * 1024
 NOT_SENT_BYTES_MAX = 128 * 1024
 """TCP_NOTSENT_LOWAT."""
 SLICES_BYTES = 384 * 1024
-"""For slices; the kernel makes twice as much of it."""
+"""For slices; the kernel makes twice as much of it, or of its own limit if that is less."""
 COLD_WINDOWS = 8
 """Found on the disk one behind the other. That a page is not in memory is said of one in a thousand
 that are, while somebody else reads them."""

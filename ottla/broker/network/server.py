@@ -24,10 +24,10 @@ from ottla.broker.network.accept_rates import MAX_CREATION_RATE, AcceptRates
 from ottla.broker.network.address_limits import AddressLimits
 from ottla.broker.network.connection import DATA_APIS, Connection
 from ottla.broker.network.connection_rates import CREATION_RATE, ConnectionRates
-from ottla.broker.network.gathering import Gathering
 from ottla.broker.network.lane import Lane
 from ottla.broker.network.listening import Listening
 from ottla.broker.network.metering import AnswerTime, Meter
+from ottla.broker.network.moderation import Moderation
 from ottla.broker.network.outbox import PageCache, TurnEnd
 from ottla.broker.network.quotas import ClientQuotas
 from ottla.broker.network.refusals import (
@@ -207,7 +207,7 @@ class Server:
         self.on_fatal = on_fatal
         self.page_cache = PageCache(workers, rooms.unreadable)
         self.turn_end = TurnEnd(self.loop)
-        self.gathering: Gathering | None = None
+        self.moderation: Moderation | None = None
         data_entries = [entry for key, entry in table.items() if key in DATA_APIS]
         self.lane = Lane(
             self.loop, time.perf_counter, lambda: sum(entry.requests for entry in data_entries)
@@ -234,11 +234,6 @@ class Server:
         self.change_limits(limits)
 
     @property
-    def gathered_turns(self) -> int:
-        """How often the loop left the processors to others, so that requests gather."""
-        return 0 if self.gathering is None else self.gathering.turns
-
-    @property
     def connections(self) -> list[Connection]:
         return list(self._connections)
 
@@ -254,10 +249,11 @@ class Server:
 
         await self._listening.serve(new_connection, backlog=self.limits.backlog)
 
-    def gather(self, gathering: Gathering) -> None:
-        """Has requests gathered from now on, when that is worth it."""
-        self.gathering = gathering
-        self.turn_end.gather(gathering, self.rooms.replicas.is_syncing)
+    def moderate(self, moderation: Moderation) -> None:
+        """Has the loop rest from now on, where many tasks wait for the processors."""
+        is_syncing, lane = self.rooms.replicas.is_syncing, self.lane
+        self.moderation = moderation
+        self.turn_end.moderate(moderation, lambda: is_syncing() or lane.is_waited_for)
 
     def pause(self) -> None:
         """Accepts and reads no more; what has been read is still served."""

@@ -358,6 +358,7 @@ class Replicas:
         """No sync of the partition is under way."""
         partition.flushing = False
         self._syncing -= 1
+        assert self._syncing >= 0, self._syncing
         if partition.idle is not None:
             idle, partition.idle = partition.idle, None
             if not idle.done():
