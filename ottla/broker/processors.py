@@ -9,7 +9,7 @@ from contextlib import suppress
 LOAD = "/proc/loadavg"
 _LOAD_BYTES = 64
 _ANY_PROCESSOR = range(8192)
-"""More than Linux knows on any machine, so that those are in it that are plugged in later."""
+"""As many as Linux can be built for, so that those are in it that are plugged in later."""
 
 
 class LinuxProcessors:
@@ -28,7 +28,7 @@ class LinuxProcessors:
         return processors if processors.runnable() else None
 
     def runnable(self) -> int:
-        """Of the whole machine: proc_loadavg(5)'s fourth field. Takes 5 us; 0 if it is not there,
+        """Of the whole machine: proc_loadavg(5)'s fourth field. Takes 7 us; 0 if it is not there,
         or no number."""
         try:
             descriptor = os.open(LOAD, os.O_RDONLY | os.O_CLOEXEC)
