@@ -1,8 +1,9 @@
-"""CPU seconds and resident memory of a process and all its living descendants, from /proc."""
+"""CPU seconds and resident memory of a process and all its living descendants (Linux)."""
 
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -34,12 +35,22 @@ def descendants(pid: int) -> list[int]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of the tree, ended children that were waited for included."""
-    ticks = 0
+    """User and system time of the tree, ended children that were waited for included. Of what
+    lives, to the nanosecond: a million small records cost a broker ten ticks of /proc's."""
+    total = 0.0
     for process in descendants(pid):
+        try:
+            total += time.clock_gettime(_cpu_clock(process))
+        except OSError:  # it has just ended
+            continue
         fields = _read(f"/proc/{process}/stat").rpartition(")")[2].split()
-        ticks += sum(int(field) for field in fields[11:15])
-    return ticks / TICKS_PER_SECOND
+        total += sum(int(field) for field in fields[13:15]) / TICKS_PER_SECOND
+    return total
+
+
+def _cpu_clock(pid: int) -> int:
+    """What clock_getcpuclockid(3) gives for a process: a number that the kernel decodes."""
+    return (~pid << 3) | 2
 
 
 def resident_mb(pid: int) -> float:
