@@ -9,6 +9,7 @@ from tests.bench.workload import Figures, Work, at_least, at_most
 from tests.peers.servers import Server
 
 KIB = 1024
+LOAD_BUSY = "load's thread busy %"
 LARGE: load.Settings = {
     "acks": "all",
     "linger.ms": 20,
@@ -28,7 +29,11 @@ def _idempotent(server: Server, scale: float) -> Figures:
     with load.topic(server, 6) as name:
         spent = load.produce(server, name, count=count, size=KIB, settings=settings, partitions=6)
     size = count * KIB
-    return {"MB/s": size / 1e6 / spent.seconds, "CPU s/GB": spent.cpu / (size / 1e9)}
+    return {
+        "MB/s": size / 1e6 / spent.seconds,
+        "CPU s/GB": spent.cpu / (size / 1e9),
+        LOAD_BUSY: spent.busy_percent,
+    }
 
 
 def _bulk(server: Server, scale: float) -> Figures:
@@ -55,6 +60,7 @@ def _small(server: Server, scale: float) -> Figures:
     return {
         "produce k records/s": count / written.seconds / 1e3,
         "produce CPU us/record": written.cpu / count * 1e6,
+        LOAD_BUSY: written.busy_percent,
         "consume k records/s": count / read.seconds / 1e3,
     }
 
@@ -77,7 +83,7 @@ IDEMPOTENT = Work(
     "idempotent",
     "1 KiB records, 64 KiB batches, idempotent, 6 partitions",
     _idempotent,
-    {"MB/s": at_least(1.1), "CPU s/GB": at_most(0.45)},
+    {"MB/s": at_least(1.1), "CPU s/GB": at_most(0.45), LOAD_BUSY: None},
 )
 BULK = Work(
     "bulk",
@@ -97,6 +103,7 @@ SMALL = Work(
     {
         "produce k records/s": at_least(1.2),
         "produce CPU us/record": at_most(0.4),
+        LOAD_BUSY: None,
         "consume k records/s": None,
     },
 )
