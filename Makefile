@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SERVES := import sys; sys.version_info < (3, 11) and sys.exit("Ottla needs Python 3.11: make ... PYTHON=python3.11")
 # An environment keeps the Python that it was made of.
-ifeq ($(origin PYTHON):$(wildcard $(BIN)/python),command line:$(BIN)/python)
+ifneq ($(if $(filter file,$(origin PYTHON)),,$(wildcard $(BIN)/python)),)
 WHICH := -c 'import sys; print(sys.base_prefix, sys.version)'
 ifneq ($(shell $(PYTHON) $(WHICH)),$(shell $(BIN)/python $(WHICH)))
 $(error $(VENV) was made of another Python than $(PYTHON): rm -r $(VENV) first)

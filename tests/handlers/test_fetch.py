@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from ottla.protocol.errors import ErrorCode
+import asyncio
+from typing import Any
+
+import pytest
+
+from ottla.broker.handlers.answers import Pending
+from ottla.broker.handlers.fetch import ParkedFetch, handle_fetch
+from ottla.broker.log.log import Log
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.records.batch import iterate_headers
 from tests.coordinator.asking import ask
@@ -43,11 +51,11 @@ async def test_a_fetch_names_the_aborted_transactions_of_what_it_returns(house: 
 async def test_an_offset_out_of_range_is_told_where_others_have_taken_all_room(
     house: House,
 ) -> None:
-    topic_id = await house.create(TOPIC, partitions=2)
+    topic_id = await house.create(TOPIC, partitions=3)
     await house.append(TOPIC, 0, [b"v"])
     asked = [
         FetchRequest.FetchPartition(index, fetch_offset=offset, partition_max_bytes=1000)
-        for index, offset in ((0, 0), (1, 5), (1, 0))
+        for index, offset in ((0, 0), (1, 5), (2, 0))
     ]
     topic = FetchRequest.FetchTopic(topic_id=topic_id, partitions=asked)
     answer = await ask(house, FetchRequest(max_bytes=1, topics=[topic]), 16)
@@ -72,3 +80,50 @@ async def test_a_batch_that_has_no_room_behind_others_is_not_begun(house: House)
     assert len(list(iterate_headers(bytes(first.records)))) == 1
     assert (second.error_code, bytes(second.records)) == (ErrorCode.NONE, b"")
     assert second.high_watermark == 1
+
+
+async def test_of_a_partition_that_is_named_twice_the_last_is_answered(house: House) -> None:
+    topic_id = await house.create(TOPIC, partitions=2)
+    await house.append(TOPIC, 0, [b"v"])
+    asked = [
+        FetchRequest.FetchPartition(index, fetch_offset=offset, partition_max_bytes=1000)
+        for index, offset in ((0, 9), (1, 0), (0, 0))
+    ]
+    topic = FetchRequest.FetchTopic(topic_id=topic_id, partitions=asked)
+    answer = await ask(house, FetchRequest(topics=[topic]), 16)
+    found = answer.responses[0].partitions
+
+    assert [(one.partition_index, one.error_code) for one in found] == [(0, 0), (1, 0)]
+    assert found[0].records
+
+
+@pytest.mark.parametrize(
+    "error", [KafkaError(ErrorCode.CORRUPT_MESSAGE), OSError(5, "Input/output error")]
+)
+async def test_what_a_parked_fetch_cannot_read_is_its_own_error(
+    house: House, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not one of whoever appends behind it, whose batch is in the log."""
+    topic_id = await house.create(TOPIC)
+    await house.append(TOPIC, 0, [b"v"])
+    part = FetchRequest.FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 20)
+    topic = FetchRequest.FetchTopic(topic_id=topic_id, partitions=[part])
+    request = FetchRequest(max_wait_ms=60_000, min_bytes=1 << 20, session_epoch=-1, topics=[topic])
+    parked = handle_fetch(house.session, request, 16)
+    assert isinstance(parked, Pending)
+    answers: list[Any] = []
+    monkeypatch.setattr(ParkedFetch, "complete", lambda _, response: answers.append(response))
+
+    def unreadable(*_: object, **__: object) -> int:
+        raise error
+
+    monkeypatch.setattr(Log, "bytes_available", unreadable)
+    monkeypatch.setattr(Log, "read", unreadable)
+    await asyncio.wait_for(house.append(TOPIC, 0, [b"w"]), 10)
+
+    partition = house.rooms.replicas.get(TOPIC, 0)
+    assert partition is not None
+    assert partition.log.high_watermark == 2
+    assert not partition.fetch_waiters
+    (answer,) = answers
+    assert answer.responses[0].partitions[0].error_code

@@ -99,6 +99,14 @@ async def test_elections_that_are_refused(house: House) -> None:
         assert answer.replica_election_results[0].partition_result[0].error_code == code
 
 
+async def test_an_election_is_refused_in_the_first_version_too(house: House) -> None:
+    """Which has no place for an error at its top."""
+    await house.create("t")
+    answer = await house.ask(ElectLeadersRequest(0, [ToElect("t", [0])], 0), 0)
+
+    assert answer.replica_election_results[0].partition_result[0].error_code == TIMED_OUT
+
+
 async def test_levels_that_cannot_be_and_one_that_is(house: House) -> None:
     async def update(level: int, kind: int, *, dry: bool = False) -> int:
         key = UpdateFeaturesRequest.FeatureUpdateKey("metadata.version", level, False, kind)

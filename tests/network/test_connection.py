@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from ottla.broker.handlers.answers import NO_ANSWER, CloseConnection, Pending
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.frame import encode_request
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -179,6 +181,41 @@ async def test_an_answer_that_its_message_cannot_hold_ends_that_connection_only(
         assert served.fatal == []
         other.close()
         raw.close()
+
+
+async def test_behind_an_answer_that_could_not_be_sent_none_is() -> None:
+    """The client would take it for the answer to the first of its requests."""
+    too_long = ProduceResponse.PartitionProduceResponse(error_message="x" * 40_000)
+    topic = ProduceResponse.TopicProduceResponse("t", partition_responses=[too_long])
+    served_versions: list[int] = []
+
+    def answer_later(session: Any, request: Any, version: int) -> ApiVersionsResponse:
+        served_versions.append(version)
+        return ApiVersionsResponse()
+
+    handlers: dict[ApiKey, Callable[..., Any]] = {
+        ApiKey.PRODUCE: lambda *_: ProduceResponse([topic]),
+        ApiKey.API_VERSIONS: answer_later,
+    }
+    async with serving(handlers) as served:
+        raw = await served.connect()
+        both, _ = encode_request(ProduceRequest(), 9, correlation_id=1, client_id="raw")
+        behind, _ = encode_request(ApiVersionsRequest(), 0, correlation_id=2, client_id="raw")
+        (one,) = served.server.connections
+        # A turn's end is due already, as where another connection has answered in this turn.
+        one.buffer_updated(_fill(one.get_buffer(-1), both + behind))
+        assert one._outbox is not None
+        one._outbox.schedule()
+
+        assert await raw.closed()
+        assert served_versions == []
+        assert not one.hung_up()
+        raw.close()
+
+
+def _fill(buffer: memoryview, data: bytearray) -> int:
+    buffer[: len(data)] = data
+    return len(data)
 
 
 async def test_a_broken_invariant_ends_the_broker() -> None:

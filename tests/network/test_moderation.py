@@ -205,7 +205,7 @@ def test_the_loop_rests_behind_the_answers_of_a_turn(of_a_file: bool, is_syncing
     assert machine.did == expected
 
 
-@pytest.mark.parametrize("waits_for", [None, "disk", "lane"])
+@pytest.mark.parametrize("waits_for", [None, "disk", "cold", "lane"])
 async def test_a_broker_rests_unless_somebody_waits_for_the_disk_or_the_lane(
     waits_for: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,6 +219,8 @@ async def test_a_broker_rests_unless_somebody_waits_for_the_disk_or_the_lane(
         monkeypatch.setattr(turn_end, "_loop", _Clock(now_ms))
         if waits_for == "disk":
             monkeypatch.setattr(broker.running.replicas, "_syncing", 1)
+        if waits_for == "cold":
+            server.page_cache.cold_sends_under_way = 1
         if waits_for == "lane":
             monkeypatch.setattr(server.lane, "_waiting", [object()])
         for _ in range(8):

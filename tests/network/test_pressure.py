@@ -93,6 +93,31 @@ async def test_who_sends_more_than_workers_take_is_not_read_from(
         raw.close()
 
 
+async def test_what_a_request_comes_to_hold_later_makes_no_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A batch that is copied behind its coordinator's answer was none when it was counted."""
+    monkeypatch.setattr(connection, "HELD_BYTES_MAX", 10_000)
+    waiting: list[Pending] = []
+
+    def hold(session: Any, request: Any, version: int) -> Pending:
+        waiting.append(Pending())
+        waiting[-1].held_bytes = 3_000
+        return waiting[-1]
+
+    async with serving({ApiKey.PRODUCE: hold}) as served:
+        raw = await served.connect()
+        (one,) = served.server.connections
+        for number in range(10):
+            raw.send(ProduceRequest(), 9, number)
+            await until(waiting, number + 1)
+            waiting[number].held_bytes += 3_000
+            waiting[number].complete(NO_ANSWER)
+
+        assert one._line_bytes == 0
+        raw.close()
+
+
 async def until(waiting: list[Pending], count: int) -> None:
     async with asyncio.timeout(5):
         while len(waiting) < count:

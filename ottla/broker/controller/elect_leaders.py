@@ -60,11 +60,14 @@ def elect_leaders(
     return list(records.values()), response
 
 
-def refused_election(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
-    """The same error at the top and for each partition that the request names."""
+def refused_election(
+    request: ElectLeadersRequest, error: KafkaError, version: int
+) -> ElectLeadersResponse:
+    """The same error at the top, which version 0 has no place for, and for each partition that the
+    request names."""
     code = int(error.code)
     return ElectLeadersResponse(
-        error_code=code,
+        error_code=code if version >= 1 else 0,
         replica_election_results=[
             TopicAnswer(
                 one.topic, [PartitionAnswer(index, code, error.message) for index in one.partitions]

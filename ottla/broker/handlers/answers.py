@@ -42,11 +42,13 @@ class Pending:
     version: int
     correlation_id: int
     started_s: float
-    """The connection sets these four when it puts the answer in its line."""
+    counted_bytes: int
+    """The connection sets these five when it puts the answer in its line."""
 
     __slots__ = (
         "abandoned",
         "correlation_id",
+        "counted_bytes",
         "entry",
         "held_bytes",
         "line",

@@ -53,7 +53,7 @@ async def handle_elect_leaders(
             lambda image: election_commands.elect_leaders(image, request)
         )
     except KafkaError as error:
-        return election_commands.refused_election(request, error)
+        return election_commands.refused_election(request, error, version)
     if request.timeout_ms <= 0:
-        return election_commands.refused_election(request, TIMED_OUT)
+        return election_commands.refused_election(request, TIMED_OUT, version)
     return response

@@ -80,10 +80,14 @@ class Entry:
         """How many requests were counted."""
         return sum(self.buckets)
 
-    def error_response(self, code: ErrorCode) -> Any | None:
+    def error_response(self, code: ErrorCode, version: int) -> Any | None:
         """An answer that says only `code`, for a response with a place for it at its top."""
         response = self.response()
         if not hasattr(response, "error_code"):
             return None
         response.error_code = int(code)
+        try:
+            self.encoders[version](0, response)
+        except ValueError:  # not in this version
+            return None
         return response

@@ -281,10 +281,14 @@ class Connection(asyncio.BufferedProtocol):
             self._frames.shrink()
 
     def close(self, reason: str) -> None:
-        """Ends the connection; what is unsent is dropped."""
+        """Ends the connection; what is unsent is dropped, and nothing more is served or sent: an
+        answer that could not be sent must not be followed by the next one."""
         if self._transport is not None and not self._transport.is_closing():
             self._metrics.closed(reason)
             self._transport.abort()
+            self._paused = True
+            if self._outbox is not None:
+                self._outbox.close()
 
     async def finish(self, deadline_s: float) -> None:
         """Reads no more, waits until everything is answered and sent, then closes."""
@@ -466,7 +470,9 @@ class Connection(asyncio.BufferedProtocol):
         pending.started_s = started_s
         pending.line = self
         self._line.append(pending)
-        self._line_bytes += pending.held_bytes
+        # What it comes to hold later, behind its coordinator's answer, is not counted.
+        pending.counted_bytes = pending.held_bytes
+        self._line_bytes += pending.counted_bytes
         if pending.response is not None:
             self.answered(pending)
 
@@ -489,7 +495,7 @@ class Connection(asyncio.BufferedProtocol):
         while line and (response := line[0].response) is not None:
             pending = line.popleft()
             pending.line = None
-            self._line_bytes -= pending.held_bytes
+            self._line_bytes -= pending.counted_bytes
             entry = pending.entry
             meter = self._meter
             leaves_s = perf_counter()

@@ -60,7 +60,7 @@ class Moderation:
 
     def __init__(self, processors: Processors) -> None:
         self._processors = processors
-        self._answered: set[object] = set()
+        self._answered: set[int] = set()  # by id: they may end meanwhile
         self._since_s = 0.0
         self._was_held_up = False
         self.rest_s = 0.0
@@ -75,7 +75,7 @@ class Moderation:
         if lasted_s >= WINDOW_S:
             self.rest_s = self._judge(lasted_s)
             self._since_s = now_s
-        self._answered.update(answered)
+        self._answered.update(map(id, answered))
         self._was_held_up = self._was_held_up or is_held_up
         return self.rest_s > 0 and not is_held_up
 

@@ -70,6 +70,7 @@ class PageCache:
         self.unreadable = unreadable
         self.can_probe = bool(_RWF_NOWAIT) and hasattr(os, "preadv")
         self.cold_sends = 0
+        self.cold_sends_under_way = 0
         self._byte = [bytearray(1)]
 
     def holds(self, descriptor: int, position: int) -> bool:
@@ -355,6 +356,8 @@ class Outbox:
 
     def peer_has_closed(self) -> bool:
         """Asks the kernel: who reads nothing is told nothing."""
+        if self._closed:
+            return False  # by us, and the transport tells of that
         poll = select.poll()
         poll.register(self._socket, _HUNG_UP)
         return bool(poll.poll(0))
@@ -487,11 +490,13 @@ class Outbox:
         self._stopped = True
         self._unwatch()
         self._cache.cold_sends += 1
+        self._cache.cold_sends_under_way += 1
         self._lent = lent
         piece.pinned.pin()
 
         def done(result: asyncio.Future[tuple[int, bool]]) -> None:
             piece.pinned.unpin()
+            self._cache.cold_sends_under_way -= 1
             self._lent = None
             if result.cancelled():
                 return  # the connection ended before a worker had the time

@@ -143,7 +143,7 @@ class Endpoint:
             self.server.events.error(
                 "handler_failed", api=entry.api.key.name, version=version, exc_info=error
             )
-        response = entry.error_response(code)
+        response = entry.error_response(code, version)
         if response is None:
             raise CloseConnection(f"{entry.api.key.name} failed with {code.name}") from error
         return response
@@ -251,9 +251,11 @@ class Server:
 
     def moderate(self, moderation: Moderation) -> None:
         """Has the loop rest from now on, where many tasks wait for the processors."""
-        is_syncing, lane = self.rooms.replicas.is_syncing, self.lane
+        is_syncing, lane, cache = self.rooms.replicas.is_syncing, self.lane, self.page_cache
         self.moderation = moderation
-        self.turn_end.moderate(moderation, lambda: is_syncing() or lane.is_waited_for)
+        self.turn_end.moderate(
+            moderation, lambda: is_syncing() or lane.is_waited_for or cache.cold_sends_under_way > 0
+        )
 
     def pause(self) -> None:
         """Accepts and reads no more; what has been read is still served."""

@@ -71,11 +71,15 @@ class Resolved(NamedTuple):
 
 
 def wanted_by(request: FetchRequest) -> list[Wanted]:
-    return [
+    """What it asks for, in its order; of a partition that it names twice, what it says last."""
+    wanted = [
         Wanted(topic.topic, topic.topic_id, partition)
         for topic in request.topics
         for partition in topic.partitions
     ]
+    if len(wanted) < 2:
+        return wanted
+    return list({(one.topic, one.topic_id, one.request.partition): one for one in wanted}.values())
 
 
 class FetchSessions:

@@ -6,6 +6,12 @@ import struct
 
 import pytest
 
+from ottla.broker.log.checkpoints import (
+    CLEAN_SHUTDOWN_FILE,
+    META_PROPERTIES_FILE,
+    parent_of,
+    write_partition_metadata,
+)
 from ottla.broker.log.examine.findings import Finding, Fix
 from ottla.broker.log.examine.partition import PartitionFacts
 from ottla.broker.log.examine.repair import plan
@@ -13,8 +19,10 @@ from ottla.broker.log.examine.scan import Damage, LogScan
 from ottla.broker.log.examine.verify import verify_path
 from ottla.broker.log.recovery import CUT_SUFFIX
 from ottla.protocol.records.batch import iterate_headers
+from ottla.testing.disk import SimDisk
 from tests.log.examine.partitions import (
     content,
+    end,
     filled_disk,
     findings,
     fixes,
@@ -22,8 +30,18 @@ from tests.log.examine.partitions import (
     replace,
     silent,
     verified,
+    write,
 )
-from tests.log.logs import DIRECTORY, SMALL, batch, new_disk, open_log, read_all
+from tests.log.logs import (
+    DIRECTORY,
+    SMALL,
+    TOPIC_ID,
+    batch,
+    flush,
+    new_disk,
+    open_log,
+    read_all,
+)
 
 FIRST = "00000000000000000000"
 
@@ -179,6 +197,46 @@ def test_a_transaction_index_must_have_what_was_aborted(harm: str) -> None:
 
     assert findings(disk) == []
     assert content(disk, name) == sound
+
+
+def _running_disk(*, marked: bool = False) -> SimDisk:
+    """A broker has aborted a transaction in its active segment and goes on."""
+    disk = new_disk()
+    write_partition_metadata(disk, DIRECTORY, TOPIC_ID)
+    replace_beside(disk, META_PROPERTIES_FILE)
+    log = open_log(disk)
+    write(log, 1, 0)
+    end(log, 1, committed=False)
+    flush(log)
+    if marked:
+        ticket = log.begin_waypoint()
+        assert ticket is not None
+        ticket.write()
+        log.waypoints.finish(ticket)
+        log.waypoints.name()
+    return disk
+
+
+def replace_beside(disk: SimDisk, name: str) -> None:
+    """Writes a file of the log dir."""
+    disk.open(f"{parent_of(DIRECTORY)}/{name}", create=True).close()
+
+
+def test_what_a_running_broker_has_in_memory_is_not_missing() -> None:
+    """Nor is it behind a crash, for a start makes it anew; behind a clean stop it is."""
+    disk = _running_disk()
+    assert findings(disk) == []
+
+    replace_beside(disk, CLEAN_SHUTDOWN_FILE)
+    assert fixes(disk) == [(f"{FIRST}.txnindex", Fix.REWRITE_TRANSACTIONS)]
+
+
+def test_what_a_start_would_not_make_anew_is_missing() -> None:
+    disk = _running_disk(marked=True)
+    assert findings(disk) == []
+
+    disk.remove(f"{DIRECTORY}/{FIRST}.txnindex")
+    assert fixes(disk) == [(f"{FIRST}.txnindex", Fix.REWRITE_TRANSACTIONS)]
 
 
 def test_a_snapshot_is_held_against_its_crc_and_against_the_log() -> None:

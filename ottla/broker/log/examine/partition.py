@@ -31,7 +31,9 @@ from ottla.broker.log.opening import aborted_by, apply_batch
 from ottla.broker.log.producer_state import Producer, ProducerState, SnapshotCorrupt
 from ottla.broker.log.recovery import CUT_SUFFIX
 from ottla.broker.log.transaction_index import AbortedTransaction
+from ottla.broker.log.waypoints import WAYPOINT_FILE, parse_waypoint
 from ottla.broker.ports import Disk
+from ottla.config.types import LONG_MAX
 from ottla.protocol.errors import KafkaError
 
 Progress = Callable[[int], None]
@@ -167,7 +169,26 @@ class _Verification:
                 if file is not None and complaint is not None:
                     at, what = complaint
                     self._find(file, what, INDEX_REMEDY, position=at, fix=Fix.REBUILD_INDEXES)
-        self._check_transactions(segment)
+        made_anew_from = self._made_anew_from(log) if following is None else LONG_MAX
+        self._check_transactions(segment, made_anew_from)
+
+    def _made_anew_from(self, last: LogFile) -> int:
+        """From which offset on a start makes the transaction index of the last segment anew: what a
+        broker has in memory there need not be in the file, while it runs and behind a crash. A log
+        dir that was stopped cleanly, or a partition that lies in none, has no such part."""
+        log_dir = checkpoints.parent_of(self._facts.directory)
+        exists = self._disk.exists
+        if exists(f"{log_dir}/{checkpoints.CLEAN_SHUTDOWN_FILE}") or not exists(
+            f"{log_dir}/{checkpoints.META_PROPERTIES_FILE}"
+        ):
+            return LONG_MAX
+        data = checkpoints.read_whole(self._disk, f"{self._facts.directory}/{WAYPOINT_FILE}")
+        try:
+            waypoint, _ = parse_waypoint(data or b"")
+        except MalformedFile:
+            return last.base_offset
+        is_of_it = waypoint.base_offset == last.base_offset
+        return waypoint.offset if is_of_it else last.base_offset
 
     def _expect(self, offset: int) -> None:
         """What comes next has this offset."""
@@ -287,7 +308,7 @@ class _Verification:
                         keeps=file.path + CUT_SUFFIX,
                     )
 
-    def _check_transactions(self, segment: SegmentFacts) -> None:
+    def _check_transactions(self, segment: SegmentFacts, made_anew_from: int) -> None:
         path = segment.file.path.removesuffix(".log") + ".txnindex"
         stored = {
             (one.producer_id, one.last_offset): one for one in self._read_transactions(segment)
@@ -300,6 +321,8 @@ class _Verification:
                 or self._has_lost(min(known.first_offset, one.first_offset), one.last_offset)
             ):
                 wanted[key] = known
+                continue
+            if known is None and one.last_offset >= made_anew_from:
                 continue
             self._find(
                 path,
