@@ -124,7 +124,7 @@ def test_a_fetch_of_very_many_partitions(
         answer: FetchResponse = peer.request(_fetch(topic, indexes), 12)
         expected = {0} if indexes[1] == 0 else {int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
 
-        assert sum(len(one.partitions) for one in answer.responses) == len(indexes)
+        assert sum(len(one.partitions) for one in answer.responses) == len(set(indexes))
         assert {part.error_code for one in answer.responses for part in one.partitions} == expected
 
 
