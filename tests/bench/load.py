@@ -95,7 +95,11 @@ def _led(producer: Producer, name: str, partitions: int) -> bool:
 def produce(
     server: Server, name: str, *, count: int, size: int, settings: Settings, partitions: int = 1
 ) -> Spent:
-    """Writes `count` records of `size` bytes in turn to the partitions, all of them answered."""
+    """Writes `count` records of `size` bytes in turn to the partitions, all of them answered.
+
+    An idempotent producer has its id before the clock starts: librdkafka asks for one when it is
+    made, before a broker is up, and again half a second later, which is as long as the work.
+    """
     producer = Producer({"bootstrap.servers": server.bootstrap, **QUIET, **QUEUES, **settings})
     producer.list_topics(name, timeout=10)
     payload = os.urandom(size)
@@ -105,6 +109,9 @@ def produce(
         if error is not None:
             failed.append(str(error))
 
+    if settings.get("enable.idempotence"):
+        producer.produce(name, payload, partition=0, on_delivery=delivered)
+        producer.flush(ANSWER_SECONDS_MAX)
     with measured(server) as spent:
         for i in range(count):
             callback = delivered if i % 100 == 0 else None
