@@ -48,16 +48,21 @@ async def test_a_fetch_names_the_aborted_transactions_of_what_it_returns(house: 
     assert answers > 10
 
 
+def _asked(topic_id: bytes, *offsets: tuple[int, int]) -> FetchRequest.FetchTopic:
+    """A thousand bytes at most of each (partition, offset)."""
+    parts = [
+        FetchRequest.FetchPartition(index, fetch_offset=offset, partition_max_bytes=1000)
+        for index, offset in offsets
+    ]
+    return FetchRequest.FetchTopic(topic_id=topic_id, partitions=parts)
+
+
 async def test_an_offset_out_of_range_is_told_where_others_have_taken_all_room(
     house: House,
 ) -> None:
     topic_id = await house.create(TOPIC, partitions=3)
     await house.append(TOPIC, 0, [b"v"])
-    asked = [
-        FetchRequest.FetchPartition(index, fetch_offset=offset, partition_max_bytes=1000)
-        for index, offset in ((0, 0), (1, 5), (2, 0))
-    ]
-    topic = FetchRequest.FetchTopic(topic_id=topic_id, partitions=asked)
+    topic = _asked(topic_id, (0, 0), (1, 5), (2, 0))
     answer = await ask(house, FetchRequest(max_bytes=1, topics=[topic]), 16)
 
     assert [part.error_code for part in answer.responses[0].partitions] == [
@@ -85,11 +90,7 @@ async def test_a_batch_that_has_no_room_behind_others_is_not_begun(house: House)
 async def test_of_a_partition_that_is_named_twice_the_last_is_answered(house: House) -> None:
     topic_id = await house.create(TOPIC, partitions=2)
     await house.append(TOPIC, 0, [b"v"])
-    asked = [
-        FetchRequest.FetchPartition(index, fetch_offset=offset, partition_max_bytes=1000)
-        for index, offset in ((0, 9), (1, 0), (0, 0))
-    ]
-    topic = FetchRequest.FetchTopic(topic_id=topic_id, partitions=asked)
+    topic = _asked(topic_id, (0, 9), (1, 0), (0, 0))
     answer = await ask(house, FetchRequest(topics=[topic]), 16)
     found = answer.responses[0].partitions
 

@@ -16,11 +16,20 @@ from ottla.protocol.api import ApiKey
 from ottla.protocol.frame import encode_request
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.produce import ProduceRequest
-from tests.network.served import serving
+from tests.network.served import Parked, serving
 
 
 def answer_at_once(session: Any, request: Any, version: int) -> ApiVersionsResponse:
     return ApiVersionsResponse()
+
+
+class Holding(Parked):
+    """A handler whose answers hold 3,000 bytes each until the test gives them."""
+
+    def __call__(self, session: Any, request: Any, version: int) -> Pending:
+        pending = super().__call__(session, request, version)
+        pending.held_bytes = 3_000
+        return pending
 
 
 async def test_a_frame_is_always_open_on_a_busy_connection() -> None:
@@ -67,14 +76,8 @@ async def test_who_sends_more_than_workers_take_is_not_read_from(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connection, "HELD_BYTES_MAX", 10_000)
-    waiting: list[Pending] = []
-
-    def hold(session: Any, request: Any, version: int) -> Pending:
-        pending = Pending()
-        pending.held_bytes = 3_000
-        waiting.append(pending)
-        return pending
-
+    hold = Holding()
+    waiting = hold.pending
     async with serving({ApiKey.PRODUCE: hold, ApiKey.API_VERSIONS: answer_at_once}) as served:
         raw = await served.connect()
         for number in range(20):
@@ -98,13 +101,8 @@ async def test_what_a_request_comes_to_hold_later_makes_no_room(
 ) -> None:
     """A batch that is copied behind its coordinator's answer was none when it was counted."""
     monkeypatch.setattr(connection, "HELD_BYTES_MAX", 10_000)
-    waiting: list[Pending] = []
-
-    def hold(session: Any, request: Any, version: int) -> Pending:
-        waiting.append(Pending())
-        waiting[-1].held_bytes = 3_000
-        return waiting[-1]
-
+    hold = Holding()
+    waiting = hold.pending
     async with serving({ApiKey.PRODUCE: hold}) as served:
         raw = await served.connect()
         (one,) = served.server.connections
