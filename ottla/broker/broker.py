@@ -42,7 +42,7 @@ from ottla.broker.handlers.produce_forms import ProduceForms
 from ottla.broker.handlers.producer_ids import ProducerIds
 from ottla.broker.handlers.served import build_table
 from ottla.broker.handlers.setting_history import SettingHistory
-from ottla.broker.handlers.topic_names import log_config_of
+from ottla.broker.handlers.topic_names import LogConfigs
 from ottla.broker.jobs import schedule_jobs
 from ottla.broker.log.log import Log
 from ottla.broker.log.manager import LogManager
@@ -119,6 +119,7 @@ class Broker:
         self._workers = ThreadPoolExecutor(WORKER_THREADS, thread_name_prefix="ottla-worker")
         self._descriptors = raise_descriptor_limit()
         self._broker_epoch = -1
+        self._log_configs = LogConfigs()
         self._listening = Listening()
         self._telemetry: TelemetryServer | None = None
         self.failed: asyncio.Future[BaseException] = self._loop.create_future()
@@ -652,7 +653,8 @@ class Broker:
                 del layer[name]
 
     def _log_config(self, image: MetadataImage, topic: str) -> LogConfig:
-        return log_config_of(topic, self.rooms.config, image.configs.get(TOPIC_RESOURCE, topic))
+        overrides = image.configs.get(TOPIC_RESOURCE, topic)
+        return self._log_configs.of(topic, self.rooms.config, overrides)
 
     def _on_loop(self, tell: Callable[[T], None], what: T) -> None:
         """A load and a shutdown run in workers, and report from there."""

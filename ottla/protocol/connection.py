@@ -248,7 +248,7 @@ class ClientConnection:
                 count = view[4]
             except IndexError as error:
                 raise ProtocolError("response header is cut off") from error
-            position = skip_tags(count, view, 5)
+            position, _ = skip_tags(count, view, 5, len(view))
         message, _ = _decode(pending, view, position)
         return Response(correlation_id, message)
 

@@ -15,7 +15,7 @@ from ottla.protocol.api import FIRST_FLEXIBLE, Api, ApiKey, is_flexible, respons
 from ottla.protocol.codec import encoder
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.schema import VERSION_MAX, Message
-from ottla.protocol.wire import Payload, skip_tags
+from ottla.protocol.wire import REQUEST_ELEMENTS_MAX, Payload, skip_tags
 
 LENGTH = struct.Struct(">i")
 LENGTH_SIZE = 4
@@ -56,7 +56,7 @@ def parse_request_header(view: memoryview, position: int = 0) -> RequestHeader:
             count = view[p]
             p += 1
             if count:
-                p = skip_tags(count, view, p)
+                p, _ = skip_tags(count, view, p, REQUEST_ELEMENTS_MAX)
     except (struct.error, IndexError) as error:
         raise ProtocolError(
             f"the request header is cut off: the frame ends at byte {len(view)}"

@@ -28,6 +28,9 @@ _WIRE_NAMES = (
     "write_uvarint",
 )
 
+_IN_REQUESTS = ("ConsumerProtocolSubscription", "ConsumerProtocolAssignment")
+"""What clients put into requests as bytes, and the broker reads."""
+
 
 class Source:
     """The text of one function as it grows, and the constants that it names."""
@@ -127,6 +130,9 @@ class DecodeSource(Source):
             with self.block(f"if len(buf) <= {wire.COPIED_BYTES_MAX}:"):
                 self.emit("buf = bytes(buf)")
         self.emit("end = len(buf)")
+        # What was written to a log must be read again, however much it is.
+        is_clients = self.cls.__name__.endswith("Request") or self.cls.__name__ in _IN_REQUESTS
+        self.emit(f"left = {wire.REQUEST_ELEMENTS_MAX if is_clients else 'end'}")
         with self.block("try:"):
             self.emit(f"return {self.struct(self.cls)}, p")
         with self.block("except (struct_error, IndexError) as error:"):
@@ -223,15 +229,16 @@ class DecodeSource(Source):
             self.elements(item, target)
 
     def elements(self, item: Field, target: str) -> None:
-        size = self.element_size(item)
-        self.emit(wire.DECODE_COUNT_CHECK.format(name=item.name, element_size=size))
+        self.emit(wire.DECODE_COUNT_CHECK.format(name=item.name))
         letter = wire.FIXED.get(item.type_name)
         if letter == "16s":
-            self.emit(wire.DECODE_UUIDS.format(target=target))
+            self.emit(wire.DECODE_UUIDS.format(name=item.name, target=target))
         elif letter is not None:
             layouts = self.constant("layouts", wire.LAYOUTS[letter])
             self.emit(
-                wire.DECODE_FIXED_ELEMENTS.format(target=target, layouts=layouts, element_size=size)
+                wire.DECODE_FIXED_ELEMENTS.format(
+                    target=target, layouts=layouts, element_size=struct.calcsize(letter)
+                )
             )
         else:
             elements = self.name("elements")
@@ -255,7 +262,7 @@ class DecodeSource(Source):
         tag, end = self.name("tag"), self.name("end")
         with self.block("if n:"):
             self.emit(wire.DECODE_PREFIX_TAIL)
-            self.emit("check_tag_count(n, buf, p)")
+            self.emit("left = check_tag_count(n, buf, p, left)")
             with self.block("for _ in range(n):"):
                 self.emit(f"{tag}, p, {end} = read_tag(buf, p)")
                 for item in tagged:
@@ -264,27 +271,6 @@ class DecodeSource(Source):
                         self.flush()
                         self.emit(f"check_tag_end({tag}, p, {end})")
                 self.emit(f"p = {end}")
-
-    def element_size(self, item: Field) -> int:
-        """The fewest bytes that one element can take; counts are held against it."""
-        if item.struct is not None:
-            return max(1, self.struct_size(item.struct))
-        if item.type_name in wire.FIXED:
-            return struct.calcsize(wire.FIXED[item.type_name])
-        return struct.calcsize(self.prefix_letter(element_of(item)))
-
-    def struct_size(self, cls: type[Struct]) -> int:
-        size = 1 if self.flexible else 0
-        for item in fields_of(cls):
-            if self.version not in item.versions or item.tag is not None:
-                continue
-            if item.is_array:
-                size += struct.calcsize(self.prefix_letter(item))
-            elif item.struct is not None and self.version in item.nullable:
-                size += 1
-            else:
-                size += self.element_size(item)
-        return size
 
 
 def _has_views(cls: type[Struct], version: int) -> bool:

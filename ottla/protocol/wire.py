@@ -7,7 +7,8 @@ A type is either *fixed* (a letter of the struct module; neighbours share one pa
 The templates are the source text that `codec` puts together. This module alone compares a length
 or a count with the bytes left, so that what a peer declares neither allocates nor reads past the
 end. In generated source `buf` is the frame or a copy of it, `p` the position in it, `end` its
-length, `n` the prefix just read, `q` the end of the content, `out` the bytes written.
+length, `left` how many elements and tags may still come, `n` the prefix just read, `q` the end of
+the content, `out` the bytes written.
 """
 
 from __future__ import annotations
@@ -84,6 +85,10 @@ VIEWS = ("memoryview", "Records")
 COPIED_BYTES_MAX = 16 * 1024
 """Of a frame that is copied before it is decoded; a copy of 100 MB would stop the loop."""
 
+REQUEST_ELEMENTS_MAX = 131_072
+"""Elements of all arrays of a request, however nested, and its tags. Each is an object or a turn of
+a loop, and takes a byte or two of a frame that may have 100 MB."""
+
 CONTENT_DECODE: dict[str, str] = {
     "str": 'str(buf[p:q], "utf-8")',
     "bytes": "bytes(buf[p:q])",
@@ -109,8 +114,9 @@ else:
 """
 
 DECODE_COUNT_CHECK = """\
-if not 0 <= n <= (end - p) // {element_size}:
-    raise bad_count({name!r}, n, end - p)
+if not 0 <= n <= left:
+    raise bad_count({name!r}, n, left)
+left -= n
 """
 
 DECODE_FIXED_ELEMENTS = """\
@@ -120,6 +126,8 @@ p += n * {element_size}
 
 DECODE_UUIDS = """\
 q = p + n * 16
+if q > end:
+    raise bad_length({name!r}, n * 16, end - p)
 {target} = [bytes(buf[i : i + 16]) for i in range(p, q, 16)]
 p = q
 """
@@ -131,7 +139,7 @@ if n > 127:
 
 DECODE_TAGS = """\
 if n:
-    p = skip_tags(n, buf, p)
+    p, left = skip_tags(n, buf, p, left)
 """
 
 # What precedes the length, and what follows it.
@@ -192,7 +200,10 @@ def bad_length(name: str, length: int, left: int) -> ProtocolError:
 def bad_count(name: str, count: int, left: int) -> ProtocolError:
     if count < 0:
         return ProtocolError(f"{name} is null")
-    return ProtocolError(f"{name} has {count} elements with {left} bytes left")
+    return ProtocolError(
+        f"{name} has {count} elements where {left} more may come: a message has no more elements"
+        f" and tags than bytes, and a request {REQUEST_ELEMENTS_MAX}"
+    )
 
 
 def finish_uvarint(first: int, buf: bytes | memoryview, p: int) -> tuple[int, int]:
@@ -246,19 +257,23 @@ def check_tag_end(tag: int, p: int, q: int) -> None:
         raise ProtocolError(f"tag {tag} ends at byte {p}, declared to end at {q}")
 
 
-def skip_tags(count: int, buf: bytes | memoryview, p: int) -> int:
-    """The position after `count` tags; a tag that repeats or is out of order is no error."""
+def skip_tags(count: int, buf: bytes | memoryview, p: int, left: int) -> tuple[int, int]:
+    """The position after `count` tags, and how many elements and tags may come after them.
+
+    A tag that repeats or is out of order is no error.
+    """
     if count > 127:
         count, p = finish_uvarint(count, buf, p)
-    check_tag_count(count, buf, p)
+    left = check_tag_count(count, buf, p, left)
     for _ in range(count):
         _, _, p = read_tag(buf, p)
-    return p
+    return p, left
 
 
-def check_tag_count(count: int, buf: bytes | memoryview, p: int) -> None:
-    if count > (len(buf) - p) // 2:
-        raise ProtocolError(f"{count} tags with {len(buf) - p} bytes left")
+def check_tag_count(count: int, buf: bytes | memoryview, p: int, left: int) -> int:
+    if count > left:
+        raise bad_count("the tagged section", count, left)
+    return left - count
 
 
 def uuid_text(value: bytes) -> str:

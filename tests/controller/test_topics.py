@@ -161,6 +161,31 @@ def test_topics_that_are_refused(topic: Topic, code: int, reason: str) -> None:
     assert reason in message
 
 
+def test_topics_set_alike_are_described_alike_and_others_as_they_are() -> None:
+    short, long = Setting("retention.ms", "1000"), Setting("retention.ms", "2000")
+    records, response = create(
+        Topic("a", 1, 1, configs=[short]),
+        Topic("b", 1, 1, configs=[long]),
+        Topic("c", 1, 1),
+        Topic("d", 1, 1, configs=[Setting("retention.ms", "soon")]),
+        Topic("e", 1, 1, configs=[short]),
+        Topic("f", 1, 1, configs=[Setting("retention.ms", "soon")]),
+    )
+
+    described = {
+        topic.name: next(one.value for one in topic.configs or [] if one.name == "retention.ms")
+        for topic in response.topics
+        if not topic.error_code
+    }
+    assert described == {"a": "1000", "b": "2000", "c": "604800000", "e": "1000"}
+    assert {topic.name for topic in response.topics if topic.error_code == 40} == {"d", "f"}
+    assert {
+        (record.resource_name, record.value)
+        for record in records
+        if isinstance(record, ConfigRecord)
+    } == {("a", "1000"), ("b", "2000"), ("e", "1000")}
+
+
 def test_a_name_that_is_asked_twice_is_answered_once() -> None:
     records, response = create(Topic("x", 1, 1), Topic("y", 1, 1), Topic("x", 2, 1))
 

@@ -128,6 +128,17 @@ def test_a_fetch_of_very_many_partitions(
         assert {part.error_code for one in answer.responses for part in one.partitions} == expected
 
 
+def test_a_request_of_a_million_elements_ends_its_connection(house: House) -> None:
+    """Each would be an object: read whole, three megabytes took half a gigabyte and seconds."""
+    topic = ListOffsetsRequest.ListOffsetsTopic("")
+    frame = _frame(ListOffsetsRequest(-1, 0, [topic] * 1_000_000), 1, 1)
+    with house.peer() as peer, growth_at_most(16 * MIB):
+        peer.send_bytes(frame)
+
+        assert peer.is_closed()
+        house.check()
+
+
 def test_sessions_are_no_more_than_their_slots(broker: BrokerThread) -> None:
     with opened(broker) as house, house.peer() as peer:
         for number in range(3 * SLOTS):

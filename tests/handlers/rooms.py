@@ -31,7 +31,7 @@ from ottla.broker.handlers.metadata import PartitionAnswers
 from ottla.broker.handlers.producer_ids import ProducerIds
 from ottla.broker.handlers.served import HANDLERS
 from ottla.broker.handlers.setting_history import SettingHistory
-from ottla.broker.handlers.topic_names import log_config_of
+from ottla.broker.handlers.topic_names import LogConfigs
 from ottla.broker.log.log import Log
 from ottla.broker.log.manager import LogManager
 from ottla.broker.log.unreadable import UnreadableRanges
@@ -107,6 +107,7 @@ class House:
         self.events = RecordedEvents()
         self.disk = SimDisk() if disk is None else disk
         self.background: set[asyncio.Task[None]] = set()
+        self.log_configs = LogConfigs()
         self._static = dict(config or {})
         self._config = BrokerConfig.assemble(
             Layers(static={"node.id": str(NODE_ID), "log.dirs": DATA_DIR, **self._static})
@@ -119,7 +120,7 @@ class House:
     async def __aenter__(self) -> House:
         self._workers = ThreadPoolExecutor(2)
         logs = self._make_logs()
-        logs.load(config_of=lambda name: log_config_of(name, self._config, {}))
+        logs.load(config_of=lambda name: self.log_configs.of(name, self._config, {}))
         quorum = self._make_quorum(logs)
         replicas = Replicas(
             loop=asyncio.get_running_loop(),
@@ -409,7 +410,8 @@ class House:
         self.rooms.mutation_quotas.update(image.client_quotas)
 
     def _log_config(self, image: MetadataImage, topic: str) -> LogConfig:
-        return log_config_of(topic, self.rooms.config, image.configs.get(TOPIC_RESOURCE, topic))
+        overrides = image.configs.get(TOPIC_RESOURCE, topic)
+        return self.log_configs.of(topic, self.rooms.config, overrides)
 
     def _disk_failed(self, log: Log, call: Call, error: OSError) -> None:
         if takes_dir_offline(call, error):

@@ -9,11 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.protocol.codec import decoder, message_classes
+from ottla.protocol.codec import decoder, encoder, message_classes
 from ottla.protocol.errors import ProtocolError
+from ottla.protocol.frame import encode_request, parse_request_header
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.groups import ConsumerProtocolSubscription, OffsetFetchRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from ottla.protocol.messages.metadata_records import PartitionRecord
+from ottla.protocol.messages.offsets import ListOffsetsRequest
 from ottla.protocol.schema import Message
-from ottla.protocol.wire import write_uvarint
+from ottla.protocol.wire import REQUEST_ELEMENTS_MAX, write_uvarint
 from tests.protocol.filling import GoldenFrame, golden_frames
 
 INT32_MAX = (2**31 - 1).to_bytes(4, "big")
@@ -79,6 +84,81 @@ def test_one_changed_byte_is_a_message_or_a_protocol_error(data: st.DataObject) 
     bad = bytearray(frame.data)
     bad[data.draw(st.integers(0, len(bad) - 1))] = data.draw(st.integers(0, 255))
     decodes(frame.cls, frame.version, bytes(bad))
+
+
+def encoded(message: Message, version: int) -> memoryview:
+    out = bytearray()
+    encoder(type(message), version)(message, out, [])
+    return memoryview(out)
+
+
+def _nested(topics: int, partitions: int) -> ListOffsetsRequest:
+    partition = ListOffsetsRequest.ListOffsetsPartition()
+    topic = ListOffsetsRequest.ListOffsetsTopic("", [partition] * partitions)
+    return ListOffsetsRequest(topics=[topic] * topics)
+
+
+def _named(partitions: int) -> OffsetFetchRequest:
+    topic = OffsetFetchRequest.OffsetFetchRequestTopic("", [0] * partitions)
+    return OffsetFetchRequest("", topics=[topic])
+
+
+def _by_id(topics: int) -> MetadataRequest:
+    topic = MetadataRequest.MetadataRequestTopic(topic_id=bytes(16), name=None)
+    return MetadataRequest(topics=[topic] * topics)
+
+
+MAX = REQUEST_ELEMENTS_MAX
+TOO_MANY = [
+    (_nested(MAX // 4, 3), 1, _nested(MAX // 4, 4)),
+    (_nested(MAX // 4, 3), 8, _nested(MAX // 4, 4)),
+    (_named(MAX - 1), 5, _named(MAX)),
+    (_named(MAX - 1), 7, _named(MAX)),
+    (_by_id(MAX), 12, _by_id(MAX + 1)),
+    (ConsumerProtocolSubscription([""] * MAX), 1, ConsumerProtocolSubscription([""] * (MAX + 1))),
+]
+
+
+@pytest.mark.parametrize(
+    ("most", "version", "more"), TOO_MANY, ids=[f"{type(a).__name__}-{v}" for a, v, _ in TOO_MANY]
+)
+def test_the_elements_of_a_request_are_bounded_all_together(
+    most: Message, version: int, more: Message
+) -> None:
+    decode = decoder(type(most), version)
+
+    assert decode(encoded(most, version), 0)[0] == most
+    with pytest.raises(ProtocolError, match=str(MAX)):
+        decode(encoded(more, version), 0)
+
+
+def test_the_tags_of_a_request_count_with_its_elements() -> None:
+    data = bytearray(encoded(ApiVersionsRequest("a", "1"), 3))
+    assert data.pop() == 0
+    for count, fits in ((MAX, True), (MAX + 1, False)):
+        tagged = data.copy()
+        write_uvarint(tagged, count)
+        tagged += b"\x63\x00" * count
+
+        assert decodes(ApiVersionsRequest, 3, bytes(tagged)) is fits
+
+
+def test_the_tags_of_a_header_are_bounded() -> None:
+    frame, _ = encode_request(ApiVersionsRequest("a", "1"), 3, correlation_id=1, client_id="")
+    start = bytearray(frame[4:14])
+    write_uvarint(start, MAX + 1)
+    with pytest.raises(ProtocolError, match=str(MAX)):
+        parse_request_header(memoryview(start + b"\x63\x00" * (MAX + 1)))
+
+
+def test_what_was_written_or_answered_is_read_however_much_it_is() -> None:
+    many = list(range(MAX + 1))
+    record = PartitionRecord(0, bytes(16), many, many)
+    topic = MetadataResponse.MetadataResponseTopic(name="")
+    response = MetadataResponse(topics=[topic] * (MAX + 1))
+
+    assert decoder(PartitionRecord, 0)(encoded(record, 0), 0)[0] == record
+    assert decoder(MetadataResponse, 1)(encoded(response, 1), 0)[0] == response
 
 
 def test_a_large_frame_is_not_copied_to_be_decoded() -> None:

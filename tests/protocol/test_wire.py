@@ -47,7 +47,7 @@ def test_a_varint_above_an_int32_or_five_bytes_is_refused(data: bytes) -> None:
 @pytest.mark.parametrize("data", [b"", b"\x05", b"\x05\x04abc", b"\x05\xff\xff\xff\xff\x07"])
 def test_tags_beyond_the_end_are_refused(data: bytes) -> None:
     with pytest.raises((ProtocolError, IndexError)):
-        skip_tags(1, memoryview(data), 0)
+        skip_tags(1, memoryview(data), 0, len(data))
 
 
 @given(st.binary(min_size=16, max_size=16))

@@ -50,6 +50,7 @@ INVALID_REQUEST = int(ErrorCode.INVALID_REQUEST)
 
 Topic = CreateTopicsRequest.CreatableTopic
 Result = CreateTopicsResponse.CreatableTopicResult
+Described = list[CreateTopicsResponse.CreatableTopicConfigs]
 Deleted = DeleteTopicsResponse.DeletableTopicResult
 
 
@@ -75,12 +76,13 @@ def create_topics(
         ]
         return [], response
     records: list[Message] = []
+    settings = _Settings(config)
     counts = Counter(topic.name for topic in request.topics)
     for topic in request.topics:
         if counts[topic.name] > 1 or topic.name == METADATA_TOPIC:
             continue
         try:
-            created, result = _create(image, topic, config, rng)
+            created, result = _create(image, topic, config, settings, rng)
             charge(result.num_partitions)
         except KafkaError as error:
             result = _refused(topic.name, error)
@@ -171,10 +173,10 @@ def _refused(name: str, error: KafkaError) -> Result:
 
 
 def _create(
-    image: MetadataImage, topic: Topic, config: BrokerConfig, rng: Rng
+    image: MetadataImage, topic: Topic, config: BrokerConfig, settings: _Settings, rng: Rng
 ) -> tuple[list[Message], Result]:
     _check_name(image, topic.name)
-    overrides = _overrides(topic, config)
+    overrides, described = settings.of(topic)
     assignments = _assignments(image, topic, config, rng)
     topic_id = new_id(rng)
     while topic_id in image.topics.by_id:
@@ -193,7 +195,7 @@ def _create(
         error_message=None,
         num_partitions=len(assignments),
         replication_factor=len(assignments[0]),
-        configs=_described(config, overrides),
+        configs=described,
     )
 
 
@@ -209,28 +211,38 @@ def _check_name(image: MetadataImage, name: str) -> None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
 
 
-def _overrides(topic: Topic, config: BrokerConfig) -> dict[str, str]:
-    values = {setting.name: setting.value for setting in topic.configs}
-    try:
-        validate_topic_overrides(values, config)
-    except ConfigError as error:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, error.message) from error
-    return {name: value for name, value in values.items() if value is not None}
+class _Settings:
+    """What the topics of one request are set to, checked and described once for all that are set
+    alike: for one topic it takes longer than all else that is done for it here."""
 
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._known: dict[tuple[tuple[str, str | None], ...], tuple[dict[str, str], Described]] = {}
 
-def _described(
-    config: BrokerConfig, overrides: dict[str, str]
-) -> list[CreateTopicsResponse.CreatableTopicConfigs]:
-    return [
-        CreateTopicsResponse.CreatableTopicConfigs(
-            entry.name,
-            None if entry.sensitive else entry.value,
-            entry.read_only,
-            int(entry.source),
-            entry.sensitive,
-        )
-        for entry in describe_topic(config, overrides)
-    ]
+    def of(self, topic: Topic) -> tuple[dict[str, str], Described]:
+        """The settings of the topic's own, and all as the answer has them, not to be changed."""
+        asked = tuple((setting.name, setting.value) for setting in topic.configs)
+        known = self._known.get(asked)
+        if known is None:
+            known = self._known[asked] = self._checked(dict(asked))
+        return known
+
+    def _checked(self, values: dict[str, str | None]) -> tuple[dict[str, str], Described]:
+        try:
+            validate_topic_overrides(values, self._config)
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, error.message) from error
+        overrides = {name: value for name, value in values.items() if value is not None}
+        return overrides, [
+            CreateTopicsResponse.CreatableTopicConfigs(
+                entry.name,
+                None if entry.sensitive else entry.value,
+                entry.read_only,
+                int(entry.source),
+                entry.sensitive,
+            )
+            for entry in describe_topic(self._config, overrides)
+        ]
 
 
 def _assignments(
