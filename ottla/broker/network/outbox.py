@@ -28,6 +28,7 @@ from ottla.broker.log.segment import FileSlice
 from ottla.broker.log.unreadable import UnreadableRanges
 from ottla.broker.network.moderation import Moderation
 from ottla.broker.network.send_buffer import SendBuffer
+from ottla.broker.ports import File
 
 SENDFILE_MIN = 32 * 1024
 """Measured: below it a pread joined to the headers in one send is cheaper than sendfile."""
@@ -54,6 +55,8 @@ PROBE_BYTES = 128 * 1024
 """Linux reads ahead in windows of this size, so a probe per window finds any cold range."""
 WARM_S = 1.0
 """What was in memory so long ago may not be any more: its reader has stood still meanwhile."""
+WARM_WINDOWS_MAX = 4096
+"""Remembered for other readers: half a GB, more than is sent in WARM_S."""
 IOV_MAX = 64
 
 # Linux alone tells of a peer that has closed while its bytes are unread; all tell of a reset.
@@ -72,6 +75,24 @@ class PageCache:
         self.cold_sends = 0
         self.cold_sends_under_way = 0
         self._byte = [bytearray(1)]
+        # Of windows found in memory since `_warm_since_s`, by file and number: their last byte.
+        self._warm: dict[tuple[File, int], int] = {}
+        self._warm_since_s = 0.0
+
+    def holds_window(self, file: File, descriptor: int, end: int, now_s: float) -> bool:
+        """Whether the window that ends there is in memory, by its last byte. Of several readers of
+        the same the first asks the kernel: eight asked it for a twentieth of what they cost."""
+        warm = self._warm
+        if now_s - self._warm_since_s > WARM_S or len(warm) >= WARM_WINDOWS_MAX:
+            warm.clear()
+            self._warm_since_s = now_s
+        key = (file, (end - 1) // PROBE_BYTES)
+        if warm.get(key, 0) >= end:
+            return True
+        if not self.holds(descriptor, end - 1):
+            return False
+        warm[key] = end
+        return True
 
     def holds(self, descriptor: int, position: int) -> bool:
         """Whether the byte there is in memory; a file system that cannot say is believed to."""
@@ -468,8 +489,9 @@ class Outbox:
             piece.warm_end = piece.position
         slice_end = piece.position + piece.size
         while piece.warm_end < end:
-            window_end = min(piece.warm_end + PROBE_BYTES, slice_end)
-            if not self._cache.holds(piece.descriptor, window_end - 1):
+            window_end = (piece.warm_end // PROBE_BYTES + 1) * PROBE_BYTES
+            window_end = min(window_end, slice_end)
+            if not self._cache.holds_window(piece.pinned, piece.descriptor, window_end, now_s):
                 return False
             piece.warm_end = window_end
             piece.probed_s = now_s
