@@ -164,6 +164,11 @@ class ServerConnection(FrameReader):
     def __init__(self, max_request_size: int) -> None:
         super().__init__(max_request_size, _REQUEST_SIZE_MIN)
 
+    def _bad_length(self, length: int) -> str:
+        reason = super()._bad_length(length)
+        is_large = reason.startswith("frame") and length > self._size_max
+        return f"{reason} by socket.request.max.bytes" if is_large else reason
+
 
 @dataclass(slots=True)
 class Response:

@@ -18,7 +18,9 @@ from ottla.broker.network.refusals import (
     INTERVAL_MS,
     MAX_CONNECTIONS,
     MAX_CONNECTIONS_PER_IP,
+    OTHER_REASONS,
     OTHERS,
+    Endings,
     Refusals,
     Refused,
 )
@@ -78,6 +80,16 @@ def test_a_flood_from_everywhere_is_told_together() -> None:
     assert repr(refused) == "<Refusals {'max.connections': 5000} addresses=1>"
 
 
+def test_reasons_without_end_are_told_together() -> None:
+    endings = Endings()
+    told = [endings.add(f"frame of {size} bytes", HERE, 0) for size in range(5000)]
+
+    assert [one for one in told if one is not None][-1] == Refused(OTHER_REASONS, OTHERS, 1)
+    rest = 5000 - ADDRESSES_MAX - 1
+    assert endings.due(INTERVAL_MS) == [Refused(OTHER_REASONS, OTHERS, rest)]
+    assert repr(endings) == "<Endings addresses=1>"
+
+
 @asynccontextmanager
 async def _limited(limits: Limits) -> AsyncIterator[tuple[Served, RecordedEvents]]:
     async with serving({ApiKey.API_VERSIONS: lambda *_: ApiVersionsResponse()}, limits) as served:
@@ -117,6 +129,20 @@ async def test_who_is_beyond_a_limit_is_counted_and_told_once(limits: Limits, re
         assert events.told == [("warning", "connections_refused", told)]
         for raw in raws:
             raw.close()
+
+
+async def test_a_client_that_comes_again_with_the_same_fault_is_told_once_and_counted() -> None:
+    async with _limited(LIMITS) as (served, events):
+        for _ in range(3):
+            raw = await served.connect()
+            raw.writer.write((LIMITS.max_request_size + 1).to_bytes(4, "big"))
+            assert await raw.closed()
+            raw.close()
+    (_, first, fields), (_, last, counted) = events.told
+
+    assert (first, last) == ("connection_closed", "connections_closed")
+    assert fields["reason"].endswith("allowed by socket.request.max.bytes")
+    assert counted == {"reason": fields["reason"], "address": LOOPBACK, "connections": 2}
 
 
 async def test_what_was_counted_when_the_server_stops_is_told() -> None:

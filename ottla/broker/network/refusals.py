@@ -1,6 +1,6 @@
-"""Connections that a limit turns away: counted by reason, and told without a line for each.
+"""Connections that a limit turns away, or that end by their own fault: not a line for each.
 
-The first of an address is told at once. What is turned away of it for the same reason in the next
+The first of an address is told at once. What follows of it for the same reason in the next
 INTERVAL_MS is counted, and told in one line when they are over; and so on until an interval passes
 without any. Beyond ADDRESSES_MAX at one time addresses are told together, so a flood that comes
 from everywhere is a few lines a minute, too.
@@ -19,6 +19,7 @@ from ottla.broker.network.connection_rates import CREATION_RATE
 INTERVAL_MS = 60_000
 ADDRESSES_MAX = 100
 OTHERS = "other addresses"
+OTHER_REASONS = "other reasons"
 
 MAX_CONNECTIONS = "max.connections"
 MAX_CONNECTIONS_PER_IP = "max.connections.per.ip"
@@ -34,7 +35,7 @@ REASONS = (
 
 
 class Refused(NamedTuple):
-    """So many connections of an address that were turned away, and told of now."""
+    """So many connections of an address that were turned away or ended, and told of now."""
 
     reason: str
     address: str
@@ -49,24 +50,23 @@ class _Interval:
         self.until_ms = now_ms + INTERVAL_MS
 
 
-class Refusals:
-    """What was turned away by one broker; `counts` is by reason, since its start."""
+class Endings:
+    """Connections that were ended for what they sent. The reasons are sentences, with whatever a
+    stranger puts into them, so beyond the bound they are told together, too."""
 
-    __slots__ = ("_intervals", "counts")
+    __slots__ = ("_intervals",)
 
     def __init__(self) -> None:
         self._intervals: dict[tuple[str, str], _Interval] = {}
-        self.counts: Counter[str] = Counter()
 
     def __repr__(self) -> str:
-        return f"<Refusals {dict(self.counts)} addresses={len(self._intervals)}>"
+        return f"<{type(self).__name__} addresses={len(self._intervals)}>"
 
     def add(self, reason: str, address: str, now_ms: int) -> Refused | None:
-        """One is turned away; returns what is to be told of it now, if anything."""
-        self.counts[reason] += 1
+        """One more; returns what is to be told of it now, if anything."""
         interval = self._intervals.get((reason, address))
         if interval is None and len(self._intervals) >= ADDRESSES_MAX:
-            address = OTHERS
+            reason, address = self._among_others(reason)
             interval = self._intervals.get((reason, address))
         if interval is not None:
             interval.count += 1
@@ -86,3 +86,26 @@ class Refusals:
             told.append(Refused(*key, interval.count))
             self._intervals[key] = _Interval(now_ms)
         return told
+
+    def _among_others(self, reason: str) -> tuple[str, str]:
+        return OTHER_REASONS, OTHERS
+
+
+class Refusals(Endings):
+    """What was turned away by one broker; `counts` is by reason, since its start."""
+
+    __slots__ = ("counts",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+
+    def __repr__(self) -> str:
+        return f"<Refusals {dict(self.counts)} addresses={len(self._intervals)}>"
+
+    def add(self, reason: str, address: str, now_ms: int) -> Refused | None:
+        self.counts[reason] += 1
+        return super().add(reason, address, now_ms)
+
+    def _among_others(self, reason: str) -> tuple[str, str]:
+        return reason, OTHERS

@@ -34,6 +34,7 @@ from ottla.broker.network.refusals import (
     INTERVAL_MS,
     MAX_CONNECTIONS,
     MAX_CONNECTIONS_PER_IP,
+    Endings,
     Refusals,
     Refused,
 )
@@ -120,9 +121,7 @@ class Endpoint:
         self.server.held_bytes += delta_bytes
 
     def refused(self, connection: Connection, reason: str) -> None:
-        self.server.events.info(
-            "connection_closed", peer=connection.peer, listener=self.listener_name, reason=reason
-        )
+        self.server.ended(connection, self.listener_name, reason)
 
     def fatal(self, error: BaseException) -> None:
         self.server.on_fatal(error)
@@ -219,6 +218,7 @@ class Server:
             window_ms=limits.quota_window_ms, window_count=limits.quota_window_count
         )
         self.refusals = Refusals()
+        self._endings = Endings()
         self.accept_rates = AcceptRates(
             window_ms=limits.quota_window_ms,
             window_count=limits.quota_window_count,
@@ -281,8 +281,7 @@ class Server:
         if self._tasks:
             await asyncio.wait(list(self._tasks))
         await self._listening.wait_closed()
-        for refused in self.refusals.due(self._now_ms() + INTERVAL_MS):
-            self._tell_refused(refused)
+        self._tell_due(self._now_ms() + INTERVAL_MS)
 
     def spawn(self, work: Any, name: str) -> None:
         """Runs a coroutine that belongs to the server; what it raises ends the broker."""
@@ -360,6 +359,14 @@ class Server:
         """Counts a connection that is not served, and tells of it unless it is one of many."""
         self._tell_refused(self.refusals.add(reason, address, self._now_ms()))
 
+    def ended(self, connection: Connection, listener_name: str, reason: str) -> None:
+        """Tells of a connection that ends by its own fault, unless it is one of many."""
+        address = self._connections.get(connection, "?")
+        if self._endings.add(reason, address, self._now_ms()) is not None:
+            self.events.info(
+                "connection_closed", peer=connection.peer, listener=listener_name, reason=reason
+            )
+
     def forget(self, connection: Connection, held_bytes: int) -> None:
         self.held_bytes -= held_bytes
         address = self._connections.pop(connection, None)
@@ -378,8 +385,7 @@ class Server:
             self.quotas.forget_idle(self.rooms.clock.monotonic_ms())
         if self.connection_rates.enabled:
             self.connection_rates.forget_full(self.rooms.clock.monotonic_ms())
-        for refused in self.refusals.due(self._now_ms()):
-            self._tell_refused(refused)
+        self._tell_due(self._now_ms())
         idle_max_s = self.limits.idle_ms / 1000 if self.limits.idle_ms >= 0 else float("inf")
         for connection in self.connections:
             if connection.overdue(now_s):
@@ -395,6 +401,13 @@ class Server:
 
     def _now_ms(self) -> int:
         return int(self.loop.time() * 1000)
+
+    def _tell_due(self, now_ms: int) -> None:
+        """What came in intervals that are over by then."""
+        for refused in self.refusals.due(now_ms):
+            self._tell_refused(refused)
+        for ended in self._endings.due(now_ms):
+            self.events.info("connections_closed", **ended._asdict())
 
     def _tell_refused(self, refused: Refused | None) -> None:
         if refused is None:
