@@ -34,6 +34,8 @@ Setting = str | int | float | bool
 
 
 HEARTBEAT_MS = 500
+NOT_STARTED = "the broker is not started: enter its `with` block, or call its start()"
+STARTED = "the broker is started already: stop it first, or make another one"
 
 
 class Broker:
@@ -68,24 +70,28 @@ class Broker:
     @property
     def bootstrap_servers(self) -> str:
         """`host:port` for a client's `bootstrap.servers`."""
-        assert self._running is not None, "the broker is not started"
+        if self._running is None:
+            raise RuntimeError(NOT_STARTED)
         return self._running.bootstrap_servers
 
     @property
     def running(self) -> RunningBroker:
         """The broker itself, for tests that look inside."""
-        assert self._running is not None, "the broker is not started"
+        if self._running is None:
+            raise RuntimeError(NOT_STARTED)
         return self._running
 
     @property
     def data_dir(self) -> str:
         """Where the data lies, or the first of several. A temporary directory has its name from the
         start on, and is gone after the stop."""
-        assert self._data_dir is not None, "the broker is not started"
+        if self._data_dir is None:
+            raise RuntimeError(NOT_STARTED)
         return self._data_dir
 
     async def start(self) -> None:
-        assert self._running is None, "the broker is started"
+        if self._running is not None:
+            raise RuntimeError(STARTED)
         if self._is_temporary:
             self._data_dir = tempfile.mkdtemp(prefix="ottla-")
         try:
@@ -183,7 +189,8 @@ class BrokerThread:
         return self._broker.running
 
     def start(self) -> None:
-        assert self._thread is None, "the broker is started"
+        if self._thread is not None:
+            raise RuntimeError(STARTED)
         self._thread = _LoopThread(self._use_uvloop)
         try:
             self.call(self._broker.start())
@@ -202,7 +209,8 @@ class BrokerThread:
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine on the broker's loop and waits for it."""
-        assert self._thread is not None, "the broker is not started"
+        if self._thread is None:
+            raise RuntimeError(NOT_STARTED)
         return self._thread.call(work)
 
     def __enter__(self) -> BrokerThread:

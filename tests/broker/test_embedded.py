@@ -86,10 +86,10 @@ def test_in_a_thread_it_starts_again_where_it_stopped(tmp_path: Path) -> None:
     with broker, fleeting:
         _round_trip(broker.bootstrap_servers, "kept")
         _round_trip(fleeting.bootstrap_servers, "lost")
-        with pytest.raises(AssertionError, match="the broker is started"):
+        with pytest.raises(RuntimeError, match="stop it first"):
             broker.start()
     broker.stop()
-    with pytest.raises(AssertionError, match="the broker is not started"):
+    with pytest.raises(RuntimeError, match="the broker is not started"):
         _ = broker.bootstrap_servers
     with broker, fleeting:
         topics = (_topics(broker), _topics(fleeting))
@@ -133,11 +133,19 @@ def test_one_that_is_never_started_leaves_nothing(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for broker in (Broker(), BrokerThread()):
-        with pytest.raises(AssertionError, match="the broker is not started"):
+        with pytest.raises(RuntimeError, match="the broker is not started"):
             _ = broker.data_dir
 
     assert os.listdir(tmp_path) == []
     assert Broker(tmp_path).data_dir == str(tmp_path)
+
+
+async def test_one_that_runs_on_the_users_loop_is_not_started_again() -> None:
+    async with Broker() as broker:
+        with pytest.raises(RuntimeError, match="stop it first"):
+            await broker.start()
+
+        assert broker.bootstrap_servers
 
 
 async def test_a_start_that_fails_leaves_nothing(
