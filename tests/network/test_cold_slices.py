@@ -158,6 +158,25 @@ async def test_a_window_is_asked_about_once_unless_its_reader_stands_still(
     sender.peer.close()
 
 
+async def test_readers_of_the_same_ask_once_and_for_no_longer_than_one_may(
+    file: PosixFile, cache: PageCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def holds(_descriptor: int, position: int) -> bool:
+        asked.append(position)
+        return True
+
+    monkeypatch.setattr(cache, "holds", holds)
+    end, descriptor = outbox.PROBE_BYTES, file.fileno()
+    times = [cache.found_window(file, descriptor, end, now_s) for now_s in (10.0, 10.9, 11.1)]
+
+    assert times == [10.0, 10.0, 11.1]
+    assert asked == [end - 1] * 2
+    assert cache.found_window(file, descriptor, end - 1, 11.2) == 11.1
+    assert cache.found_window(file, descriptor, end + 1, 11.2) == 11.2
+
+
 @pytest.mark.parametrize("warm_bytes", [1, 100, outbox.PROBE_BYTES - 1, outbox.PROBE_BYTES + 100])
 async def test_what_was_read_ahead_in_part_is_a_workers(
     file: PosixFile, cache: PageCache, monkeypatch: pytest.MonkeyPatch, warm_bytes: int

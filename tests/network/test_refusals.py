@@ -20,6 +20,7 @@ from ottla.broker.network.refusals import (
     MAX_CONNECTIONS_PER_IP,
     OTHER_REASONS,
     OTHERS,
+    REASONS_MAX,
     Endings,
     Refusals,
     Refused,
@@ -84,10 +85,20 @@ def test_reasons_without_end_are_told_together() -> None:
     endings = Endings()
     told = [endings.add(f"frame of {size} bytes", HERE, 0) for size in range(5000)]
 
-    assert [one for one in told if one is not None][-1] == Refused(OTHER_REASONS, OTHERS, 1)
-    rest = 5000 - ADDRESSES_MAX - 1
-    assert endings.due(INTERVAL_MS) == [Refused(OTHER_REASONS, OTHERS, rest)]
+    assert [one for one in told if one is not None][-1] == Refused(OTHER_REASONS, HERE, 1)
+    assert endings.add("this is HTTP", THERE, 0) == Refused("this is HTTP", THERE, 1)
+    rest = 5000 - REASONS_MAX - 1
+    assert endings.due(INTERVAL_MS) == [Refused(OTHER_REASONS, HERE, rest)]
     assert repr(endings) == "<Endings addresses=1>"
+
+
+def test_faults_from_everywhere_are_told_together() -> None:
+    endings = Endings()
+    for number in range(5000):
+        endings.add(f"frame of {number} bytes", f"::{number:x}", 0)
+
+    rest = 5000 - ADDRESSES_MAX * REASONS_MAX - 1
+    assert endings.due(INTERVAL_MS) == [Refused(OTHER_REASONS, OTHERS, rest)]
 
 
 @asynccontextmanager

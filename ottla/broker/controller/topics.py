@@ -144,13 +144,14 @@ def delete_topics(
 
 
 def _partition_count(request: CreateTopicsRequest, config: BrokerConfig) -> int:
-    """All partitions asked for. A negative count, refused later, makes no room for others."""
+    """All partitions asked for. A count of none or less, refused later, makes no room for others,
+    and a topic counts for one at least: it is looked at."""
     return sum(
         len(topic.assignments)
         or (
             config.num_partitions
             if topic.num_partitions == USE_DEFAULT
-            else max(topic.num_partitions, 0)
+            else max(topic.num_partitions, 1)
         )
         for topic in request.topics
     )
@@ -176,7 +177,7 @@ def _create(
     image: MetadataImage, topic: Topic, config: BrokerConfig, settings: _Settings, rng: Rng
 ) -> tuple[list[Message], Result]:
     _check_name(image, topic.name)
-    overrides, described = settings.of(topic)
+    overrides = settings.checked(topic)
     assignments = _assignments(image, topic, config, rng)
     topic_id = new_id(rng)
     while topic_id in image.topics.by_id:
@@ -195,7 +196,7 @@ def _create(
         error_message=None,
         num_partitions=len(assignments),
         replication_factor=len(assignments[0]),
-        configs=described,
+        configs=settings.described(overrides),
     )
 
 
@@ -217,32 +218,39 @@ class _Settings:
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
-        self._known: dict[tuple[tuple[str, str | None], ...], tuple[dict[str, str], Described]] = {}
+        self._checked: dict[tuple[tuple[str, str | None], ...], dict[str, str]] = {}
+        self._described: dict[tuple[tuple[str, str], ...], Described] = {}
 
-    def of(self, topic: Topic) -> tuple[dict[str, str], Described]:
-        """The settings of the topic's own, and all as the answer has them, not to be changed."""
+    def checked(self, topic: Topic) -> dict[str, str]:
+        """The settings of the topic's own; KafkaError if it cannot have them."""
         asked = tuple((setting.name, setting.value) for setting in topic.configs)
-        known = self._known.get(asked)
+        known = self._checked.get(asked)
         if known is None:
-            known = self._known[asked] = self._checked(dict(asked))
+            values = dict(asked)
+            try:
+                validate_topic_overrides(values, self._config)
+            except ConfigError as error:
+                raise KafkaError(ErrorCode.INVALID_CONFIG, error.message) from error
+            known = {name: value for name, value in values.items() if value is not None}
+            self._checked[asked] = known
         return known
 
-    def _checked(self, values: dict[str, str | None]) -> tuple[dict[str, str], Described]:
-        try:
-            validate_topic_overrides(values, self._config)
-        except ConfigError as error:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, error.message) from error
-        overrides = {name: value for name, value in values.items() if value is not None}
-        return overrides, [
-            CreateTopicsResponse.CreatableTopicConfigs(
-                entry.name,
-                None if entry.sensitive else entry.value,
-                entry.read_only,
-                int(entry.source),
-                entry.sensitive,
-            )
-            for entry in describe_topic(self._config, overrides)
-        ]
+    def described(self, overrides: dict[str, str]) -> Described:
+        """All settings as the answer has them, not to be changed."""
+        key = tuple(overrides.items())
+        known = self._described.get(key)
+        if known is None:
+            known = self._described[key] = [
+                CreateTopicsResponse.CreatableTopicConfigs(
+                    entry.name,
+                    None if entry.sensitive else entry.value,
+                    entry.read_only,
+                    int(entry.source),
+                    entry.sensitive,
+                )
+                for entry in describe_topic(self._config, overrides)
+            ]
+        return known
 
 
 def _assignments(

@@ -75,24 +75,26 @@ class PageCache:
         self.cold_sends = 0
         self.cold_sends_under_way = 0
         self._byte = [bytearray(1)]
-        # Of windows found in memory since `_warm_since_s`, by file and number: their last byte.
-        self._warm: dict[tuple[File, int], int] = {}
+        # Of windows found in memory, by file and number: their last byte, and when that was asked.
+        self._warm: dict[tuple[File, int], tuple[int, float]] = {}
         self._warm_since_s = 0.0
 
-    def holds_window(self, file: File, descriptor: int, end: int, now_s: float) -> bool:
-        """Whether the window that ends there is in memory, by its last byte. Of several readers of
-        the same the first asks the kernel: eight asked it for a twentieth of what they cost."""
+    def found_window(self, file: File, descriptor: int, end: int, now_s: float) -> float | None:
+        """When the window that ends there was found in memory, by its last byte; None if it is not.
+        Of several readers of the same the first asks the kernel: eight asked it for a twentieth of
+        what they cost."""
         warm = self._warm
         if now_s - self._warm_since_s > WARM_S or len(warm) >= WARM_WINDOWS_MAX:
             warm.clear()
             self._warm_since_s = now_s
         key = (file, (end - 1) // PROBE_BYTES)
-        if warm.get(key, 0) >= end:
-            return True
+        known = warm.get(key)
+        if known is not None and known[0] >= end:
+            return known[1]
         if not self.holds(descriptor, end - 1):
-            return False
-        warm[key] = end
-        return True
+            return None
+        warm[key] = (end, now_s)
+        return now_s
 
     def holds(self, descriptor: int, position: int) -> bool:
         """Whether the byte there is in memory; a file system that cannot say is believed to."""
@@ -491,10 +493,11 @@ class Outbox:
         while piece.warm_end < end:
             window_end = (piece.warm_end // PROBE_BYTES + 1) * PROBE_BYTES
             window_end = min(window_end, slice_end)
-            if not self._cache.holds_window(piece.pinned, piece.descriptor, window_end, now_s):
+            found_s = self._cache.found_window(piece.pinned, piece.descriptor, window_end, now_s)
+            if found_s is None:
                 return False
             piece.warm_end = window_end
-            piece.probed_s = now_s
+            piece.probed_s = found_s
         return True
 
     def _send_in_worker(self, piece: _Slice) -> None:

@@ -20,6 +20,8 @@ INTERVAL_MS = 60_000
 ADDRESSES_MAX = 100
 OTHERS = "other addresses"
 OTHER_REASONS = "other reasons"
+REASONS_MAX = 5
+"""Sentences told of one address at one time; what else it does wrong is told together."""
 
 MAX_CONNECTIONS = "max.connections"
 MAX_CONNECTIONS_PER_IP = "max.connections.per.ip"
@@ -52,7 +54,7 @@ class _Interval:
 
 class Endings:
     """Connections that were ended for what they sent. The reasons are sentences, with whatever a
-    stranger puts into them, so beyond the bound they are told together, too."""
+    stranger puts into them: they are bounded for each address, so that none silences the others."""
 
     __slots__ = ("_intervals",)
 
@@ -65,8 +67,8 @@ class Endings:
     def add(self, reason: str, address: str, now_ms: int) -> Refused | None:
         """One more; returns what is to be told of it now, if anything."""
         interval = self._intervals.get((reason, address))
-        if interval is None and len(self._intervals) >= ADDRESSES_MAX:
-            reason, address = self._among_others(reason)
+        if interval is None:
+            reason, address = self._within_bounds(reason, address)
             interval = self._intervals.get((reason, address))
         if interval is not None:
             interval.count += 1
@@ -87,8 +89,12 @@ class Endings:
             self._intervals[key] = _Interval(now_ms)
         return told
 
-    def _among_others(self, reason: str) -> tuple[str, str]:
-        return OTHER_REASONS, OTHERS
+    def _within_bounds(self, reason: str, address: str) -> tuple[str, str]:
+        if sum(one == address for _, one in self._intervals) >= REASONS_MAX:
+            reason = OTHER_REASONS
+        if len(self._intervals) >= ADDRESSES_MAX * REASONS_MAX:
+            return OTHER_REASONS, OTHERS
+        return reason, address
 
 
 class Refusals(Endings):
@@ -107,5 +113,5 @@ class Refusals(Endings):
         self.counts[reason] += 1
         return super().add(reason, address, now_ms)
 
-    def _among_others(self, reason: str) -> tuple[str, str]:
-        return reason, OTHERS
+    def _within_bounds(self, reason: str, address: str) -> tuple[str, str]:
+        return reason, OTHERS if len(self._intervals) >= ADDRESSES_MAX else address
