@@ -288,3 +288,12 @@ async def test_without_a_coordinator_everybody_is_sent_away() -> None:
         described = await ask(house, groups.DescribeGroupsRequest(["g"]), 5)
         assert described.groups[0].error_code == code
         assert (listed.error_code, listed.groups) == (0, [])
+
+
+async def test_all_of_a_group_is_told_once_however_often_it_is_asked_for(house: House) -> None:
+    whole, some = FetchGroup("g", topics=None), FetchGroup("g", topics=[FetchTopic("t", b"", [0])])
+    fetched = await ask(house, groups.OffsetFetchRequest(groups=[whole, some, whole]), 8)
+    described = await ask(house, groups.DescribeGroupsRequest(["g", "h", "g", "g"]), 5)
+
+    assert [len(group.topics) for group in fetched.groups] == [0, 1]
+    assert [group.group_id for group in described.groups] == ["g", "h"]

@@ -490,3 +490,15 @@ async def test_odd_replacements_are_refused(
 
     assert await replace(stocked, kind, name, *configs) == (code, message)
     assert stocked.rooms.image.configs == before
+
+
+async def test_a_resource_is_described_once_for_the_same_keys() -> None:
+    async with House() as house:
+        await house.create("t")
+        resource = DescribeConfigsRequest.DescribeConfigsResource
+        asked = [resource(TOPIC, "t", None), resource(TOPIC, "t", ["retention.ms"])] * 3
+        answer = await house.ask(DescribeConfigsRequest(asked), 4)
+
+    sizes = [len(result.configs) for result in answer.results]
+    assert len(sizes) == 2
+    assert sizes[1] == 1 < sizes[0]

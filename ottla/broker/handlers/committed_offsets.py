@@ -97,10 +97,12 @@ def handle_offset_commit(
 def handle_offset_fetch(
     session: Session, request: OffsetFetchRequest, version: int
 ) -> OffsetFetchResponse | Pending:
-    """What nobody has committed is -1, without an error."""
+    """What nobody has committed is -1, without an error. All offsets of a group are answered once,
+    however often they are asked for."""
     if version < SEVERAL_GROUPS_SINCE_VERSION:
         return _fetch_one(session.rooms, request)
-    groups = request.groups
+    whole = {one.group_id: one for one in reversed(request.groups) if one.topics is None}
+    groups = [one for one in request.groups if one.topics is not None or whole[one.group_id] is one]
     if not groups:
         return OffsetFetchResponse()
     gathering = Gathering(len(groups), lambda parts: OffsetFetchResponse(groups=parts))

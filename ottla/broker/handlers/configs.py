@@ -52,7 +52,8 @@ KAFKA_LEVELS = {"debug": "DEBUG", "info": "INFO", "warning": "WARN", "error": "E
 def handle_describe_configs(
     session: Session, request: DescribeConfigsRequest, version: int
 ) -> DescribeConfigsResponse:
-    """Each resource is described or refused on its own, save for one of an unknown kind."""
+    """Each resource is described or refused on its own, save for one of an unknown kind. One that
+    is named twice for the same keys is answered once."""
     if any(resource.resource_type not in _DESCRIBERS for resource in request.resources):
         return DescribeConfigsResponse(
             results=[
@@ -60,8 +61,12 @@ def handle_describe_configs(
                 for resource in request.resources
             ]
         )
+    distinct = {
+        (one.resource_type, one.resource_name, tuple(one.configuration_keys or ())): one
+        for one in request.resources
+    }
     return DescribeConfigsResponse(
-        results=[_described(session.rooms, resource, request) for resource in request.resources]
+        results=[_described(session.rooms, resource, request) for resource in distinct.values()]
     )
 
 

@@ -230,6 +230,8 @@ def ask_each(
 ) -> R | Pending:
     """One answer for several groups, each of which may be somewhere else. `named`: an empty id is
     INVALID_GROUP_ID, for no group of the kind has it."""
+    # Named twice is answered once: a thousand times the same members would be the whole memory.
+    group_ids = list(dict.fromkeys(group_ids))
     if not group_ids:
         return make([])
     gathering = Gathering(len(group_ids), make)

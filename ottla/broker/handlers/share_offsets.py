@@ -58,7 +58,10 @@ async def handle_describe_share_group_offsets(
     """Where each group begins and what it has yet to deliver; of all its partitions if no topics
     are named."""
     groups: list[DescribedGroup] = []
+    whole = {one.group_id: one for one in reversed(request.groups) if one.topics is None}
     for one in request.groups:
+        if one.topics is None and whole[one.group_id] is not one:
+            continue  # all of a group is told once
         try:
             check_share_groups_served(session.rooms)
             groups.append(await _described(session.rooms, one))
