@@ -144,14 +144,13 @@ def delete_topics(
 
 
 def _partition_count(request: CreateTopicsRequest, config: BrokerConfig) -> int:
-    """All partitions asked for. A count of none or less, refused later, makes no room for others,
-    and a topic counts for one at least: it is looked at."""
+    """All partitions asked for. A negative count, refused later, makes no room for others."""
     return sum(
         len(topic.assignments)
         or (
             config.num_partitions
             if topic.num_partitions == USE_DEFAULT
-            else max(topic.num_partitions, 1)
+            else max(topic.num_partitions, 0)
         )
         for topic in request.topics
     )
