@@ -228,6 +228,13 @@ def validate_topic_overrides(
 
     `broker` lets settings be compared with those that the topic would take from it.
     """
+    check_topic_overrides(overrides, topic_defaults(broker or BrokerConfig.assemble(Layers())))
+
+
+def check_topic_overrides(
+    overrides: Mapping[str, str | None], defaults: Mapping[str, Value]
+) -> None:
+    """The same for one topic of many, by the defaults of all."""
     null = [name for name, text in overrides.items() if text is None]
     if null:
         raise ConfigError(f"Null value not supported for topic configs: {','.join(null)}")
@@ -235,7 +242,7 @@ def validate_topic_overrides(
     for name in overrides:
         if name not in keys:
             raise ConfigError(f"Unknown topic config name: {name}")
-    values = effective_topic_values(broker or BrokerConfig.assemble(Layers()), overrides)
+    values = with_overrides(defaults, overrides)
     if values["remote.storage.enable"]:
         raise ConfigError(
             "Tiered Storage functionality is disabled in the broker."
@@ -255,11 +262,19 @@ def effective_topic_values(
     broker: BrokerConfig, overrides: Mapping[str, str | None]
 ) -> dict[str, Value]:
     """The value of every topic key for a topic with these (known) settings of its own."""
-    values = topic_defaults(broker)
-    for name, topic_key in topic_keys().items():
-        text = overrides.get(name)
-        if text is not None:
-            values[name] = topic_key.parse(text)
+    return with_overrides(topic_defaults(broker), overrides)
+
+
+def with_overrides(
+    defaults: Mapping[str, Value], overrides: Mapping[str, str | None]
+) -> dict[str, Value]:
+    """The same, by the defaults of all topics. Settings are parsed in Kafka's order of keys."""
+    values = dict(defaults)
+    if overrides:
+        for name, topic_key in topic_keys().items():
+            text = overrides.get(name)
+            if text is not None:
+                values[name] = topic_key.parse(text)
     return values
 
 

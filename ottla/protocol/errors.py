@@ -175,3 +175,12 @@ class KafkaError(Exception):
 
 class ProtocolError(Exception):
     """A peer sent bytes that are no Kafka message; the connection is closed."""
+
+
+class ResponseTooLarge(Exception):
+    """A response that is not written: it would have more bytes than clients read."""
+
+    def __init__(self, response: str, bytes_max: int) -> None:
+        super().__init__(
+            f"the {response} asked for would have more than {bytes_max} bytes: ask for less at once"
+        )

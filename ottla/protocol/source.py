@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ottla.protocol import wire
-from ottla.protocol.errors import ProtocolError
+from ottla.protocol.errors import ProtocolError, ResponseTooLarge
 from ottla.protocol.schema import UNSET, Field, Message, Struct, fields_of
 
 _WIRE_NAMES = (
@@ -52,6 +52,7 @@ class Source:
             "new": object.__new__,
             "struct_error": struct.error,
             "ProtocolError": ProtocolError,
+            "ResponseTooLarge": ResponseTooLarge,
         } | {name: getattr(wire, name) for name in _WIRE_NAMES}
 
     @property
@@ -289,6 +290,7 @@ class EncodeSource(Source):
     def __init__(self, cls: type[Message], version: int) -> None:
         super().__init__(cls, version)
         self.out = "out"
+        self.is_response = cls.__name__.endswith("Response")
 
     def text(self) -> str:
         self.emit("def encode(v, out, payloads):")
@@ -407,6 +409,18 @@ class EncodeSource(Source):
                 self.content(element_of(item), element)
             else:
                 self.struct(item.struct, element)
+            if self.is_response and item.struct is not None and self.has_arrays(item.struct):
+                self.flush()
+                self.emit(wire.ENCODE_BOUND.format(out=self.out, title=self.title))
+
+    def has_arrays(self, cls: type[Struct]) -> bool:
+        """Whether one element of the version may be of any size. An array of those that may not
+        is as large as the message that holds it."""
+        return any(
+            item.is_array or (item.struct is not None and self.has_arrays(item.struct))
+            for item in fields_of(cls)
+            if self.version in item.versions
+        )
 
     def tags(self, tagged: list[Field], source: str) -> None:
         if not tagged:

@@ -89,6 +89,10 @@ REQUEST_ELEMENTS_MAX = 131_072
 """Elements of all arrays of a request, however nested, and its tags. Each is an object or a turn of
 a loop, and takes a byte or two of a frame that may have 100 MB."""
 
+RESPONSE_BYTES_MAX = 100 * 1024 * 1024
+"""Of a response without its payloads. Clients read no more of one (librdkafka 100,000,000 bytes,
+franz-go and sarama 100 MiB); a request that asks for it names the same thing again and again."""
+
 CONTENT_DECODE: dict[str, str] = {
     "str": 'str(buf[p:q], "utf-8")',
     "bytes": "bytes(buf[p:q])",
@@ -166,6 +170,11 @@ ENCODE_CONTENT_TAIL["memoryview"] = ENCODE_CONTENT_TAIL["Records"]
 ENCODE_FIXED_ELEMENTS = """\
 if {size}:
     {out} += {layouts}[{size}].pack(*{elements})
+"""
+
+ENCODE_BOUND = f"""\
+if len({{out}}) > {RESPONSE_BYTES_MAX}:
+    raise ResponseTooLarge({{title!r}}, {RESPONSE_BYTES_MAX})
 """
 
 ENCODE_COMPACT_PREFIX = """\

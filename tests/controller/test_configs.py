@@ -221,3 +221,37 @@ def test_the_older_request_replaces_all_settings() -> None:
 
     assert response.responses[0].error_code == 0
     assert applied(records, IMAGE).configs.get(TOPIC, "orders") == {"retention.ms": "5"}
+
+
+def test_each_of_many_is_checked_by_its_kind_and_its_own_settings() -> None:
+    """What is found valid once is not checked again; it must be the same, of the same kind."""
+    group = 32
+    records, outcomes = alter(
+        Resource(group, "g1", [Item("consumer.session.timeout.ms", SET, "50000")]),
+        Resource(group, "g2", [Item("consumer.session.timeout.ms", SET, "50000")]),
+        Resource(group, "g3", [Item("consumer.session.timeout.ms", SET, "1")]),
+        Resource(TOPIC, "orders", [Item("consumer.session.timeout.ms", SET, "50000")]),
+    )
+
+    assert [code for code, _ in outcomes] == [0, 0, 40, 40]
+    assert [record.resource_name for record in records if isinstance(record, ConfigRecord)] == [
+        "g1",
+        "g2",
+    ]
+
+
+def test_parts_of_a_list_are_taken_out_and_put_in_by_name() -> None:
+    both = Resource(TOPIC, "orders", [Item("cleanup.policy", APPEND, "compact,delete")])
+    records, outcomes = alter(both)
+    image = applied(records, IMAGE)
+    assert (outcomes, image.configs.get(TOPIC, "orders")["cleanup.policy"]) == (
+        [(0, None)],
+        "delete,compact",
+    )
+
+    records, outcomes = alter(
+        Resource(TOPIC, "orders", [Item("cleanup.policy", SUBTRACT, "x,delete,x")]), image=image
+    )
+
+    assert outcomes == [(0, None)]
+    assert applied(records, image).configs.get(TOPIC, "orders")["cleanup.policy"] == "compact"

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import pytest
 
 from ottla.broker.controller.names import new_id, topic_name_fault
 from ottla.broker.controller.partitions import create_partitions
 from ottla.broker.controller.topics import create_topics, delete_topics
-from ottla.broker.metadata.image import DIRECTORY_UNASSIGNED, MetadataImage, is_reserved_id
+from ottla.broker.metadata.image import (
+    DIRECTORY_UNASSIGNED,
+    MetadataImage,
+    TopicImage,
+    is_reserved_id,
+)
 from ottla.config.types import ConfigSource
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.metadata_records import (
@@ -361,3 +367,40 @@ def test_new_ids_are_random_and_nobodys() -> None:
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "...", "a" * 249])
 def test_names_that_are_fine(name: str) -> None:
     assert topic_name_fault(name) is None
+
+
+class ReadOnce(dict[str, TopicImage]):
+    """Topics by name, which are walked through once at most."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[str]:
+        self.walks += 1
+        return super().__iter__()
+
+
+def test_names_are_held_against_all_topics_at_once() -> None:
+    image = with_topic("a.b", image=with_topic("plain"))
+    topics = ReadOnce(image.topics.by_name)
+    image = image._replace(topics=image.topics._replace(by_name=topics))
+
+    _, response = create(Topic("c.d", 1, 1), Topic("a_b", 1, 1), Topic("pl.ain", 1, 1), image=image)
+
+    assert [topic.error_code for topic in response.topics] == [0, 17, 0]
+    assert topics.walks == 1
+
+
+def test_topics_with_settings_of_their_own_differ_in_those_alone() -> None:
+    topics = [Topic(f"t{n}", 1, 1, configs=[Setting("retention.ms", str(n))]) for n in range(3)]
+
+    _, response = create(*topics, Topic("plain", 1, 1))
+
+    described = [
+        {one.name: (one.value, one.config_source) for one in topic.configs or []}
+        for topic in response.topics
+    ]
+    assert [len(one) for one in described] == [33] * 4
+    own = [one.pop("retention.ms") for one in described]
+    topic, default = int(ConfigSource.TOPIC), int(ConfigSource.DEFAULT)
+    assert own == [("0", topic), ("1", topic), ("2", topic), ("604800000", default)]
+    assert described[0] == described[1] == described[2] == described[3]

@@ -14,6 +14,7 @@ from ottla.broker.handlers.auto_create import BATCH_MAX, PENDING_MAX, TOPICS_PER
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.frame import encode_request
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.configs import DescribeConfigsRequest
 from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.protocol.messages.offsets import ListOffsetsRequest
@@ -180,3 +181,14 @@ def test_very_many_unknown_names_are_created_at_a_rate() -> None:
 def _ask(count: int, *, create: bool) -> MetadataRequest:
     names = [MetadataRequest.MetadataRequestTopic(name=f"unknown-{n}") for n in range(count)]
     return MetadataRequest(names, create)
+
+
+def test_an_answer_beyond_what_clients_read_ends_its_connection(broker: BrokerThread) -> None:
+    """Any name is a group that can be described: 2 MB that ask for 200 MB."""
+    resource = DescribeConfigsRequest.DescribeConfigsResource
+    asked = [resource(32, f"group-that-nobody-knows-{number}") for number in range(60_000)]
+    with opened(broker, growth_max=250 * MIB) as house, house.peer() as peer:
+        peer.send(DescribeConfigsRequest(asked, True, True), 4)
+
+        assert peer.is_closed()
+        assert house.running.server.metrics.closed_by_reason["response_too_large"] == 1

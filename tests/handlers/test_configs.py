@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from ottla.protocol.errors import ErrorCode
@@ -502,3 +504,42 @@ async def test_a_resource_is_described_once_for_the_same_keys() -> None:
     sizes = [len(result.configs) for result in answer.results]
     assert len(sizes) == 2
     assert sizes[1] == 1 < sizes[0]
+
+
+async def test_what_is_set_alike_is_described_once(house: House) -> None:
+    await house.create("a", configs={"retention.ms": "1"})
+    for name in ("b", "c", "d"):
+        await house.create(name)
+    resource = DescribeConfigsRequest.DescribeConfigsResource
+    asked = [
+        *(resource(TOPIC, name) for name in ("a", "b", "c")),
+        resource(TOPIC, "d", ["retention.ms"]),
+        resource(TOPIC, "a", ["retention.ms"]),
+        *(resource(BROKER, name) for name in ("1", "01", "")),
+        *(resource(GROUP, name) for name in ("g", "h")),
+    ]
+
+    answer = await house.ask(DescribeConfigsRequest(asked), 4)
+
+    a, b, c, d, own, one, again, defaults, g, h = (result.configs for result in answer.results)
+    assert b == c
+    assert one == again
+    assert g == h
+    assert g
+    assert [len(configs) for configs in (a, b, one, defaults)] == [33, 33, BROKER_KEY_COUNT, 0]
+    assert [(config.name, config.value) for config in d] == [("retention.ms", "604800000")]
+    assert [(config.name, config.value) for config in own] == [("retention.ms", "1")]
+    assert {config.name: config.value for config in a}["retention.ms"] == "1"
+
+
+async def test_others_are_served_while_many_are_described(house: House) -> None:
+    resource = DescribeConfigsRequest.DescribeConfigsResource
+    asked = [resource(GROUP, f"g{number}") for number in range(1_000)]
+    turns = 0
+    answering = asyncio.ensure_future(house.ask(DescribeConfigsRequest(asked), 4))
+    while not answering.done():
+        turns += 1
+        await asyncio.sleep(0)
+
+    assert len(answering.result().results) == 1_000
+    assert turns > 40

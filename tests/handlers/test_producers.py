@@ -79,3 +79,15 @@ async def test_version_0_lists_client_metrics_alone(house: House) -> None:
     answer = await house.ask(ListConfigResourcesRequest(), 0)
 
     assert (answer.error_code, answer.config_resources) == (0, [])
+
+
+async def test_a_partition_that_is_named_again_is_answered_again(house: House) -> None:
+    await house.create("t")
+    await house.append("t", 0, [b"a"], transactional=True)
+
+    answer = await house.ask(DescribeProducersRequest([Topic("t", [0, 9, 0]), Topic("t", [0])]), 0)
+
+    first, missing, again, last = [one for t in answer.topics for one in t.partitions]
+    assert first == again == last
+    assert [one.producer_id for one in first.active_producers] == [9]
+    assert (missing.partition_index, missing.active_producers) == (9, [])

@@ -10,15 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.protocol.codec import decoder, encoder, message_classes
-from ottla.protocol.errors import ProtocolError
+from ottla.protocol.errors import ProtocolError, ResponseTooLarge
 from ottla.protocol.frame import encode_request, parse_request_header
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.groups import ConsumerProtocolSubscription, OffsetFetchRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.protocol.messages.metadata_records import PartitionRecord
 from ottla.protocol.messages.offsets import ListOffsetsRequest
+from ottla.protocol.messages.producer_ids import DescribeProducersResponse
 from ottla.protocol.schema import Message
-from ottla.protocol.wire import REQUEST_ELEMENTS_MAX, write_uvarint
+from ottla.protocol.wire import REQUEST_ELEMENTS_MAX, RESPONSE_BYTES_MAX, write_uvarint
 from tests.protocol.filling import GoldenFrame, golden_frames
 
 INT32_MAX = (2**31 - 1).to_bytes(4, "big")
@@ -176,3 +177,25 @@ def test_a_large_frame_is_not_copied_to_be_decoded() -> None:
         tracemalloc.stop()
 
     assert peak < size // 8
+
+
+def test_an_answer_that_clients_would_not_read_is_not_written() -> None:
+    """Nested or flat, by its whole size; a little over the bound at most is in memory then."""
+    topic = MetadataResponse.MetadataResponseTopic(name="n" * 32_767)
+    encode = encoder(MetadataResponse, 12)
+    written = bytearray()
+    encode(MetadataResponse(topics=[topic] * 3_000), written, [])
+    assert len(written) > 98_000_000
+
+    refused = bytearray()
+    with pytest.raises(ResponseTooLarge, match=r"MetadataResponse v12 .* 104857600 bytes"):
+        encode(MetadataResponse(topics=[topic] * 100_000), refused, [])
+    assert len(refused) < RESPONSE_BYTES_MAX + 33_000
+
+    state = DescribeProducersResponse.ProducerState(1, 0)
+    partition = DescribeProducersResponse.PartitionResponse(0, active_producers=[state] * 20_000)
+    answer = DescribeProducersResponse.TopicResponse("t", [partition] * 1_000)
+    with pytest.raises(ResponseTooLarge):
+        encoder(DescribeProducersResponse, 0)(
+            DescribeProducersResponse(topics=[answer]), bytearray(), []
+        )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from enum import IntEnum
+from functools import cached_property
 from typing import TypeVar
 
 from ottla.broker.controller.names import broker_id_of, topic_name_fault
@@ -24,10 +25,10 @@ from ottla.broker.metadata.image import (
 )
 from ottla.config.broker import BrokerConfig
 from ottla.config.client_metrics import SubscriptionError, validate_client_metrics
-from ottla.config.describe import describe_broker, describe_topic
+from ottla.config.describe import TopicDescriber, describe_broker
 from ottla.config.dynamic import validate_broker_overrides
 from ottla.config.group import validate_group_overrides
-from ottla.config.topic import validate_topic_overrides
+from ottla.config.topic import check_topic_overrides
 from ottla.config.types import ConfigEntry, ConfigError, ConfigType
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.configs import (
@@ -118,6 +119,15 @@ class _Change:
     def __init__(self, image: MetadataImage, config: BrokerConfig) -> None:
         self._image = image
         self._config = config
+        self._valid: set[tuple[int, tuple[tuple[str, str], ...]]] = set()
+
+    @cached_property
+    def _topics(self) -> TopicDescriber:
+        return TopicDescriber(self._config)
+
+    @cached_property
+    def _of_broker(self) -> list[ConfigEntry]:
+        return describe_broker(self._config)
 
     def altered(self, resource: Incremental) -> Settings:
         """All settings of the resource as they will be; those asked for are checked in form."""
@@ -199,9 +209,17 @@ class _Change:
             raise _invalid(f"Unexpected broker id, expected {expected}, but received {name}")
 
     def _check_values(self, kind: int, name: str, settings: Settings) -> None:
+        """Whether a resource may have these settings: once for all of a kind that are set alike,
+        as a script sets them. All but brokers are checked without regard to their names."""
+        alike = kind, tuple(settings.items())
+        if kind == BROKER_RESOURCE or alike not in self._valid:
+            self._check_by_kind(kind, name, settings)
+            self._valid.add(alike)
+
+    def _check_by_kind(self, kind: int, name: str, settings: Settings) -> None:
         try:
             if kind == TOPIC_RESOURCE:
-                validate_topic_overrides(settings, self._config)
+                check_topic_overrides(settings, self._topics.defaults)
             elif kind == GROUP_RESOURCE:
                 validate_group_overrides(settings, self._config)
             elif kind == CLIENT_METRICS_RESOURCE:
@@ -229,9 +247,9 @@ class _Change:
         """The elements of a list setting as it stands, be it by default."""
         entry = None
         if kind == TOPIC_RESOURCE:
-            entry = _entry(describe_topic(self._config, {}), key)
+            entry = _entry(self._topics.describe({}), key)
         elif kind == BROKER_RESOURCE:
-            entry = _entry(describe_broker(self._config), key)
+            entry = _entry(self._of_broker, key)
         if entry is None or entry.type != ConfigType.LIST:
             reason = f"Can't {operation.name} to key {key} because its type is not LIST."
             raise KafkaError(ErrorCode.INVALID_CONFIG, reason)
@@ -262,7 +280,8 @@ def _combined(parts: list[str], operation: Operation, value: str) -> str:
     given = value.split(",")
     if operation is Operation.APPEND:
         return ",".join(dict.fromkeys([*parts, *given]))
-    return ",".join(part for part in parts if part not in given)
+    taken_out = frozenset(given)
+    return ",".join(part for part in parts if part not in taken_out)
 
 
 def _entry(entries: list[ConfigEntry], name: str) -> ConfigEntry | None:

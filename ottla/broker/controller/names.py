@@ -49,15 +49,25 @@ def topic_name_fault(name: str) -> str | None:
     return None
 
 
-def colliding_topic(image: MetadataImage, name: str) -> str | None:
-    """Another topic whose name is the same once dots are underscores, as in names of metrics."""
-    if "." not in name and "_" not in name:
-        return None
-    unified = name.replace(".", "_")
-    for other in image.topics.by_name:
-        if len(other) == len(name) and other != name and other.replace(".", "_") == unified:
-            return other
-    return None
+class TakenNames:
+    """The topics of an image by their names in metrics, in which dots are underscores. All are read
+    once, when a name is asked about that could collide."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._image = image
+        self._by_unified: dict[str, str] | None = None
+
+    def colliding_with(self, name: str) -> str | None:
+        """A topic that has the same name in metrics as `name`, which is no topic's."""
+        if "." not in name and "_" not in name:
+            return None
+        if self._by_unified is None:
+            self._by_unified = {
+                other.replace(".", "_"): other
+                for other in self._image.topics.by_name
+                if "." in other or "_" in other
+            }
+        return self._by_unified.get(name.replace(".", "_"))
 
 
 def new_id(rng: Rng) -> bytes:

@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ottla.broker.controller.mutation_quotas import Charge, nobody_pays
-from ottla.broker.controller.names import colliding_topic, new_id, topic_name_fault
+from ottla.broker.controller.names import TakenNames, new_id, topic_name_fault
 from ottla.broker.controller.placement import directories_of, place
 from ottla.broker.metadata.image import TOPIC_RESOURCE, MetadataImage, TopicImage
 from ottla.broker.ports import Rng
 from ottla.config.broker import BrokerConfig
-from ottla.config.describe import describe_topic
-from ottla.config.topic import validate_topic_overrides
+from ottla.config.describe import TopicDescriber
+from ottla.config.topic import check_topic_overrides
 from ottla.config.types import ConfigError
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.metadata_records import (
@@ -77,11 +77,13 @@ def create_topics(
         return [], response
     records: list[Message] = []
     settings = _Settings(config)
+    taken = TakenNames(image)
     counts = Counter(topic.name for topic in request.topics)
     for topic in request.topics:
         if counts[topic.name] > 1 or topic.name == METADATA_TOPIC:
             continue
         try:
+            _check_name(image, taken, topic.name)
             created, result = _create(image, topic, config, settings, rng)
             charge(result.num_partitions)
         except KafkaError as error:
@@ -175,7 +177,6 @@ def _refused(name: str, error: KafkaError) -> Result:
 def _create(
     image: MetadataImage, topic: Topic, config: BrokerConfig, settings: _Settings, rng: Rng
 ) -> tuple[list[Message], Result]:
-    _check_name(image, topic.name)
     overrides = settings.checked(topic)
     assignments = _assignments(image, topic, config, rng)
     topic_id = new_id(rng)
@@ -199,13 +200,13 @@ def _create(
     )
 
 
-def _check_name(image: MetadataImage, name: str) -> None:
+def _check_name(image: MetadataImage, taken: TakenNames, name: str) -> None:
     if name in image.topics.by_name:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     fault = topic_name_fault(name)
     if fault is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
-    other = colliding_topic(image, name)
+    other = taken.colliding_with(name)
     if other is not None:
         reason = f"Topic '{name}' collides with existing topic: {other}"
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
@@ -216,7 +217,7 @@ class _Settings:
     alike: for one topic it takes longer than all else that is done for it here."""
 
     def __init__(self, config: BrokerConfig) -> None:
-        self._config = config
+        self._describer = TopicDescriber(config)
         self._checked: dict[tuple[tuple[str, str | None], ...], dict[str, str]] = {}
         self._described: dict[tuple[tuple[str, str], ...], Described] = {}
 
@@ -227,7 +228,7 @@ class _Settings:
         if known is None:
             values = dict(asked)
             try:
-                validate_topic_overrides(values, self._config)
+                check_topic_overrides(values, self._describer.defaults)
             except ConfigError as error:
                 raise KafkaError(ErrorCode.INVALID_CONFIG, error.message) from error
             known = {name: value for name, value in values.items() if value is not None}
@@ -247,7 +248,7 @@ class _Settings:
                     int(entry.source),
                     entry.sensitive,
                 )
-                for entry in describe_topic(self._config, overrides)
+                for entry in self._describer.describe(overrides)
             ]
         return known
 

@@ -8,12 +8,13 @@ any name, for they exist by their settings; the one logger of this broker has th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ottla.broker.controller import configs as config_commands
 from ottla.broker.controller.names import broker_id_of, topic_name_fault
 from ottla.broker.handlers.context import Rooms, Session
 from ottla.broker.handlers.setting_history import change_settings
+from ottla.broker.handlers.telling import in_turns
 from ottla.broker.metadata.image import (
     ALL_BROKERS,
     BROKER_LOGGER_RESOURCE,
@@ -23,11 +24,11 @@ from ottla.broker.metadata.image import (
     TOPIC_RESOURCE,
 )
 from ottla.config.describe import (
+    TopicDescriber,
     describe_broker,
     describe_broker_defaults,
     describe_client_metrics,
     describe_group,
-    describe_topic,
 )
 from ottla.config.types import ConfigEntry, ConfigSource, ConfigType
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -43,13 +44,14 @@ from ottla.protocol.messages.configs import (
 AskedResource = DescribeConfigsRequest.DescribeConfigsResource
 ResourceAnswer = DescribeConfigsResponse.DescribeConfigsResult
 ConfigAnswer = DescribeConfigsResponse.DescribeConfigsResourceResult
+Settings = Mapping[str, str]
 SynonymAnswer = DescribeConfigsResponse.DescribeConfigsSynonym
 
 LOGGER_NAME = "ottla"
 KAFKA_LEVELS = {"debug": "DEBUG", "info": "INFO", "warning": "WARN", "error": "ERROR"}
 
 
-def handle_describe_configs(
+async def handle_describe_configs(
     session: Session, request: DescribeConfigsRequest, version: int
 ) -> DescribeConfigsResponse:
     """Each resource is described or refused on its own, save for one of an unknown kind. One that
@@ -65,8 +67,9 @@ def handle_describe_configs(
         (one.resource_type, one.resource_name, tuple(one.configuration_keys or ())): one
         for one in request.resources
     }
+    describing = _Describing(session.rooms, request)
     return DescribeConfigsResponse(
-        results=[_described(session.rooms, resource, request) for resource in distinct.values()]
+        results=[describing.result(resource) async for resource in in_turns(distinct.values())]
     )
 
 
@@ -94,24 +97,37 @@ async def handle_incremental_alter_configs(
     )
 
 
-def _described(
-    rooms: Rooms, resource: AskedResource, request: DescribeConfigsRequest
-) -> ResourceAnswer:
-    try:
-        entries = _DESCRIBERS[resource.resource_type](rooms, resource.resource_name)
-    except KafkaError as error:
-        return _refused(resource, error)
-    wanted = resource.configuration_keys
-    return ResourceAnswer(
-        error_message="",
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-        configs=[
-            _config_answer(entry, request)
-            for entry in entries
-            if not wanted or entry.name in wanted
-        ],
-    )
+class _Describing:
+    """What one request wants described. Resources that are set alike share their answers, which
+    nobody changes: a request may name all topics, or any number of groups that nobody knows."""
+
+    def __init__(self, rooms: Rooms, request: DescribeConfigsRequest) -> None:
+        self.rooms = rooms
+        self.topics = TopicDescriber(rooms.config)
+        self._request = request
+        self._known: dict[object, list[ConfigAnswer]] = {}
+
+    def result(self, resource: AskedResource) -> ResourceAnswer:
+        kind, name = resource.resource_type, resource.resource_name
+        wanted = frozenset(resource.configuration_keys or ())
+        try:
+            _CHECKS[kind](self.rooms, name)
+        except KafkaError as error:
+            return _refused(resource, error)
+        own = self.rooms.image.configs.get(kind, name) if kind in _WITH_SETTINGS else {}
+        # All names by which a broker may be called mean the same one.
+        alike = kind, name == ALL_BROKERS, tuple(own.items()), wanted
+        configs = self._known.get(alike)
+        if configs is None:
+            entries = _DESCRIBERS[kind](self, name, own)
+            configs = self._known[alike] = [
+                _config_answer(entry, self._request)
+                for entry in entries
+                if not wanted or entry.name in wanted
+            ]
+        return ResourceAnswer(
+            error_message="", resource_type=kind, resource_name=name, configs=configs
+        )
 
 
 def _refused(resource: AskedResource, error: KafkaError) -> ResourceAnswer:
@@ -134,36 +150,50 @@ def _config_answer(entry: ConfigEntry, request: DescribeConfigsRequest) -> Confi
     )
 
 
-def _describe_topic(rooms: Rooms, name: str) -> list[ConfigEntry]:
+def _check_topic(rooms: Rooms, name: str) -> None:
     fault = topic_name_fault(name)
     if fault is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
     if name not in rooms.image.topics.by_name:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return describe_topic(rooms.config, rooms.image.configs.get(TOPIC_RESOURCE, name))
 
 
-def _describe_broker(rooms: Rooms, name: str) -> list[ConfigEntry]:
-    if name == ALL_BROKERS:
-        return describe_broker_defaults(rooms.config)
+def _check_broker(rooms: Rooms, name: str) -> None:
     expected = rooms.config.node_id
-    if _broker_id(name) != expected:
+    if name != ALL_BROKERS and _broker_id(name) != expected:
         raise _invalid(
             f"Unexpected broker id, expected {expected} or empty string, but received {name}"
         )
-    return describe_broker(rooms.config)
 
 
-def _describe_logger(rooms: Rooms, name: str) -> list[ConfigEntry]:
+def _check_logger(rooms: Rooms, name: str) -> None:
     if not name:
         raise _invalid("Broker id must not be empty")
     expected = rooms.config.node_id
     if _broker_id(name) != expected:
         raise _invalid(f"Unexpected broker id, expected {expected} but received {name}")
+
+
+def _check_group(rooms: Rooms, name: str) -> None:
+    if not name:
+        raise _invalid("Group name must not be empty")
+
+
+def _check_client_metrics(rooms: Rooms, name: str) -> None:
+    if not name:
+        raise _invalid("Client metrics subscription name must not be empty")
+
+
+def _describe_broker(describing: _Describing, name: str, own: Settings) -> list[ConfigEntry]:
+    config = describing.rooms.config
+    return describe_broker_defaults(config) if name == ALL_BROKERS else describe_broker(config)
+
+
+def _describe_logger(describing: _Describing, name: str, own: Settings) -> list[ConfigEntry]:
     return [
         ConfigEntry(
             name=LOGGER_NAME,
-            value=KAFKA_LEVELS[rooms.config.ottla_log_level],
+            value=KAFKA_LEVELS[describing.rooms.config.ottla_log_level],
             source=ConfigSource.DYNAMIC_BROKER_LOGGER,
             type=ConfigType.STRING,
             read_only=True,
@@ -174,24 +204,21 @@ def _describe_logger(rooms: Rooms, name: str) -> list[ConfigEntry]:
     ]
 
 
-def _describe_group(rooms: Rooms, name: str) -> list[ConfigEntry]:
-    if not name:
-        raise _invalid("Group name must not be empty")
-    return describe_group(rooms.config, rooms.image.configs.get(GROUP_RESOURCE, name))
-
-
-def _describe_client_metrics(rooms: Rooms, name: str) -> list[ConfigEntry]:
-    if not name:
-        raise _invalid("Client metrics subscription name must not be empty")
-    return describe_client_metrics(rooms.image.configs.get(CLIENT_METRICS_RESOURCE, name))
-
-
-_DESCRIBERS: dict[int, Callable[[Rooms, str], list[ConfigEntry]]] = {
-    TOPIC_RESOURCE: _describe_topic,
+_CHECKS: dict[int, Callable[[Rooms, str], None]] = {
+    TOPIC_RESOURCE: _check_topic,
+    BROKER_RESOURCE: _check_broker,
+    BROKER_LOGGER_RESOURCE: _check_logger,
+    CLIENT_METRICS_RESOURCE: _check_client_metrics,
+    GROUP_RESOURCE: _check_group,
+}
+_WITH_SETTINGS = frozenset((TOPIC_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE))
+"""What the image keeps the settings of; a broker's are in its configuration already."""
+_DESCRIBERS: dict[int, Callable[[_Describing, str, Settings], list[ConfigEntry]]] = {
+    TOPIC_RESOURCE: lambda describing, name, own: describing.topics.describe(own),
     BROKER_RESOURCE: _describe_broker,
     BROKER_LOGGER_RESOURCE: _describe_logger,
-    CLIENT_METRICS_RESOURCE: _describe_client_metrics,
-    GROUP_RESOURCE: _describe_group,
+    CLIENT_METRICS_RESOURCE: lambda describing, name, own: describe_client_metrics(own),
+    GROUP_RESOURCE: lambda describing, name, own: describe_group(describing.rooms.config, own),
 }
 
 

@@ -23,19 +23,28 @@ NO_SEQUENCE = -1
 def handle_describe_producers(
     session: Session, request: DescribeProducersRequest, version: int
 ) -> DescribeProducersResponse:
-    """Each partition by itself: its producers, or why it has none to show."""
+    """Each partition by itself: its producers, or why it has none to show. One that is named again
+    gets the same answer again, as in Kafka; it is made once."""
     response = DescribeProducersResponse()
+    known: dict[tuple[str, int], PartitionAnswer] = {}
     for topic in request.topics:
         answers: list[PartitionAnswer] = []
         response.topics.append(TopicAnswer(topic.name, answers))
         for index in topic.partition_indexes:
-            answer = PartitionAnswer(index)
+            answer = known.get((topic.name, index))
+            if answer is None:
+                answer = known[topic.name, index] = _answer(session.rooms, topic.name, index)
             answers.append(answer)
-            try:
-                answer.active_producers = _active(session.rooms, topic.name, index)
-            except KafkaError as error:
-                answer.error_code, answer.error_message = int(error.code), error.message
     return response
+
+
+def _answer(rooms: Rooms, topic: str, index: int) -> PartitionAnswer:
+    answer = PartitionAnswer(index)
+    try:
+        answer.active_producers = _active(rooms, topic, index)
+    except KafkaError as error:
+        answer.error_code, answer.error_message = int(error.code), error.message
+    return answer
 
 
 def _active(rooms: Rooms, topic: str, index: int) -> list[State]:

@@ -214,13 +214,17 @@ def _asked(marker: Marker) -> Asked:
 def handle_describe_transactions(
     session: Session, request: DescribeTransactionsRequest, version: int
 ) -> DescribeTransactionsResponse | Pending:
-    """Each by itself."""
-    names = request.transactional_ids
-    if not names:
+    """Each by itself; one that is named again gets the same answer again, as in Kafka."""
+    asked = request.transactional_ids
+    if not asked:
         return DescribeTransactionsResponse()
-    gathering = Gathering(
-        len(names), lambda parts: DescribeTransactionsResponse(transaction_states=parts)
-    )
+    names = list(dict.fromkeys(asked))
+
+    def response(parts: list[Described]) -> DescribeTransactionsResponse:
+        by_name = dict(zip(names, parts, strict=True))
+        return DescribeTransactionsResponse(transaction_states=[by_name[name] for name in asked])
+
+    gathering = Gathering(len(names), response)
     for index, name in enumerate(names):
         _describe(session.rooms, name, gathering.part(index))
     return gathering

@@ -25,7 +25,7 @@ from ottla.broker.network.refusals import DESCRIPTORS
 from ottla.broker.network.send_buffer import SendBuffer
 from ottla.protocol.api import ApiKey
 from ottla.protocol.connection import ServerConnection
-from ottla.protocol.errors import ProtocolError
+from ottla.protocol.errors import ProtocolError, ResponseTooLarge
 from ottla.protocol.frame import RequestHeader, parse_request_header
 
 if TYPE_CHECKING:
@@ -517,6 +517,9 @@ class Connection(asyncio.BufferedProtocol):
         try:
             data, slices = entry.encoders[version](correlation_id, response)
             self._outbox.put(data, slices)
+        except ResponseTooLarge as error:
+            self._endpoint.refused(self, str(error))
+            self.close("response_too_large")
         except (ValueError, struct.error) as error:
             self._endpoint.unwritable(entry, version, error)
             self.close("unwritable_answer")
