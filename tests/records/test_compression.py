@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records import compression
 from ottla.protocol.records.batch import check_crc
-from ottla.protocol.records.compression import Codec, compress, decompress
+from ottla.protocol.records.compression import Codec, compress, decompress, decompress_into_map
 from ottla.protocol.records.record import Record, iterate_records
 from tests.records import bombs
 
@@ -30,9 +30,22 @@ JAVA = Path(__file__).parent.parent / "golden" / "java" / "batches" / "expected.
 
 
 def refusal(codec: int, data: bytes, limit: int) -> ErrorCode:
+    """Why it is refused, in both ways the same."""
     with pytest.raises(KafkaError) as caught:
         decompress(codec, data, limit=limit)
-    return caught.value.code
+    code, told = caught.value.code, str(caught.value)
+    del caught  # and what its frames hold
+    if limit:  # no map is empty
+        with pytest.raises(KafkaError) as caught:
+            decompress_into_map(codec, data, limit=limit)
+        assert (caught.value.code, str(caught.value)) == (code, told)
+    return code
+
+
+def mapped(codec: int, data: bytes | bytearray, limit: int) -> bytes:
+    plain, size = decompress_into_map(codec, data, limit=limit)
+    with plain:
+        return plain[:size]
 
 
 @pytest.mark.parametrize("codec", Codec)
@@ -43,6 +56,7 @@ def test_round_trip_up_to_exactly_the_limit(codec: Codec, data: bytes) -> None:
     packed = compress(codec, data)
 
     assert decompress(codec, packed, limit=len(data)) == data
+    assert mapped(codec, packed, max(len(data), 1)) == data
     assert decompress(codec, memoryview(bytearray(packed)), limit=len(data) + 1) == data
     if data:
         assert refusal(codec, packed, len(data) - 1) is ErrorCode.MESSAGE_TOO_LARGE
@@ -155,6 +169,17 @@ def test_gzip_members_follow_each_other_and_garbage_is_passed_over() -> None:
     assert refusal(Codec.GZIP, packed + packed[:-1], MIB) is ErrorCode.CORRUPT_MESSAGE
 
 
+def test_gzip_members_of_any_size_fill_a_map() -> None:
+    """A member's end, and the end of a part of it, may fall on each other."""
+    piece = compression._GZIP_PIECE_BYTES
+    for size in (piece - 1, piece, piece + 1, 3 * piece):
+        packed = compress(Codec.GZIP, bytes(size)) + compress(Codec.GZIP, TEXT)
+
+        assert mapped(Codec.GZIP, packed, size + len(TEXT)) == bytes(size) + TEXT
+        with pytest.raises(KafkaError, match="hold more than"):
+            mapped(Codec.GZIP, packed, size + len(TEXT) - 1)
+
+
 def test_codecs_without_a_name_are_refused() -> None:
     for codec in (5, 6, 7):
         assert refusal(codec, TEXT, MIB) is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
@@ -181,9 +206,11 @@ def test_mutations_are_read_or_refused(codec: Codec) -> None:
         try:
             plain = decompress(codec, damaged, limit=MIB)
         except KafkaError:
+            refusal(codec, bytes(damaged), MIB)
             continue
 
         assert len(plain) <= MIB
+        assert mapped(codec, damaged, MIB) == plain
 
 
 @pytest.mark.parametrize("name", bombs.TOO_LARGE)

@@ -15,9 +15,10 @@ so a payload costs at most about twice its output, and a bomb at most twice the 
 
 from __future__ import annotations
 
+import mmap
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 
 import cramjam
@@ -63,6 +64,9 @@ _SNAPPY_RATIO_MAX = 22
 _BUFFER_SIZE_MIN = 64 * 1024
 # Rust's name for an output slice that is full: the only failure that a larger buffer cures.
 _OUTPUT_FULL = "failed to write whole buffer"
+
+# What one call puts out that fills a map.
+_GZIP_PIECE_BYTES = 1024 * 1024
 
 _INT32 = struct.Struct(">i")
 
@@ -112,6 +116,38 @@ def decompress(codec: int, data: Buffer, *, limit: int) -> bytes:
     raise _unsupported(codec)
 
 
+def decompress_into_map(codec: int, data: Buffer, *, limit: int) -> tuple[mmap.mmap, int]:
+    """Memory that begins with the plain bytes, and how many they are; the caller closes it.
+
+    For who is not to hold up other threads: none of it is cleared, copied or given back while the
+    interpreter's lock is held, which for 64 MiB takes tens of milliseconds. `limit` bytes of
+    address space are asked for, and only as much memory as is written. Raises as `decompress`.
+    """
+    plain = mmap.mmap(-1, limit)
+    try:
+        match codec:
+            case Codec.NONE:
+                if len(data) > limit:
+                    raise _too_large(codec, limit)
+                size = plain.write(data)
+            case Codec.GZIP:
+                for part in _gzip_parts(data, limit, _GZIP_PIECE_BYTES):
+                    plain.write(part)
+                size = plain.tell()
+            case Codec.SNAPPY:
+                size = _fill_with_snappy(plain, memoryview(data), limit)
+            case Codec.LZ4:
+                size = _fill_whole(codec, cramjam.lz4.decompress_into, data, plain)
+            case Codec.ZSTD:
+                size = _fill_whole(codec, cramjam.zstd.decompress_into, data, plain)
+            case _:
+                raise _unsupported(codec)
+    except KafkaError:
+        plain.close()
+        raise
+    return plain, size
+
+
 def _compress_xerial(data: Buffer) -> bytes:
     parts = [_XERIAL_HEADER]
     view = memoryview(data)
@@ -152,35 +188,78 @@ def _decompress_growing(
         size = min(2 * size, limit)
 
 
+def _fill_whole(
+    codec: int, decompress_into: Callable[[Buffer, mmap.mmap], int], data: Buffer, plain: mmap.mmap
+) -> int:
+    try:
+        return decompress_into(data, plain)
+    except cramjam.DecompressionError as error:
+        if str(error) == _OUTPUT_FULL:
+            raise _too_large(codec, len(plain)) from None
+        raise _corrupt(codec, str(error)) from None
+
+
 def _decompress_gzip(data: Buffer, limit: int) -> bytes:
-    parts: list[bytes] = []
+    parts = list(_gzip_parts(data, limit, limit + 1))
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _gzip_parts(data: Buffer, limit: int, part_bytes_max: int) -> Iterator[bytes]:
     rest = data
     left = limit
     for _ in range(_GZIP_MEMBERS_MAX):
         reader = zlib.decompressobj(_GZIP_WINDOW)
-        try:
+        is_full = True
+        while is_full and not reader.eof:
             # zlib takes a maximum of 0 for none; the one byte more shows what is over the limit.
-            part = reader.decompress(rest, left + 1)
-        except zlib.error as error:
-            raise _corrupt(Codec.GZIP, str(error)) from None
-        if len(part) > left:
-            raise _too_large(Codec.GZIP, limit)
+            wanted = min(left + 1, part_bytes_max)
+            try:
+                part = reader.decompress(rest, wanted)
+            except zlib.error as error:
+                raise _corrupt(Codec.GZIP, str(error)) from None
+            if len(part) > left:
+                raise _too_large(Codec.GZIP, limit)
+            left -= len(part)
+            yield part
+            is_full = len(part) == wanted
+            rest = reader.unconsumed_tail
         if not reader.eof:
             raise _corrupt(Codec.GZIP, "the stream ends early")
-        parts.append(part)
-        left -= len(part)
         rest = reader.unused_data
         if not rest.startswith(_GZIP_MAGIC):
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+            return
     raise _corrupt(Codec.GZIP, f"more than {_GZIP_MEMBERS_MAX} members")
 
 
 def _decompress_snappy(data: memoryview, limit: int) -> bytes:
+    parts: list[bytes] = []
+    for block, _ in _snappy_blocks(data, limit):
+        try:
+            parts.append(bytes(cramjam.snappy.decompress_raw(block)))
+        except cramjam.DecompressionError as error:
+            raise _corrupt(Codec.SNAPPY, str(error)) from None
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _fill_with_snappy(plain: mmap.mmap, data: memoryview, limit: int) -> int:
+    end = 0
+    with memoryview(plain) as view:
+        for block, size in _snappy_blocks(data, limit):
+            with view[end : end + size] as room:
+                try:
+                    end += cramjam.snappy.decompress_raw_into(block, room)
+                except cramjam.DecompressionError as error:
+                    raise _corrupt(Codec.SNAPPY, str(error)) from None
+    return end
+
+
+def _snappy_blocks(data: memoryview, limit: int) -> Iterator[tuple[memoryview, int]]:
+    """Each raw block, and the size that it says it has: together within the limit."""
     if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
-        return _decompress_snappy_block(data, limit, limit)
+        yield data, _snappy_size(data, limit, limit)
+        return
     if len(data) < len(_XERIAL_HEADER):
         raise _corrupt(Codec.SNAPPY, "the stream ends early")
-    parts: list[bytes] = []
     position = len(_XERIAL_HEADER)
     left = limit
     while position < len(data):
@@ -190,23 +269,23 @@ def _decompress_snappy(data: memoryview, limit: int) -> bytes:
         position += _INT32.size
         if length < 0 or length > len(data) - position:
             raise _corrupt(Codec.SNAPPY, f"a block claims {length} bytes")
-        part = _decompress_snappy_block(data[position : position + length], left, limit)
-        parts.append(part)
-        left -= len(part)
+        block = data[position : position + length]
+        size = _snappy_size(block, left, limit)
+        yield block, size
+        left -= size
         position += length
-    return b"".join(parts)
 
 
-def _decompress_snappy_block(block: memoryview, left: int, limit: int) -> bytes:
+def _snappy_size(block: memoryview, left: int, limit: int) -> int:
     try:
-        size = cramjam.snappy.decompress_raw_len(block)
-        if size > _SNAPPY_RATIO_MAX * len(block):
-            raise _corrupt(Codec.SNAPPY, f"a block claims to hold {size} bytes")
-        if size > left:
-            raise _too_large(Codec.SNAPPY, limit)
-        return bytes(cramjam.snappy.decompress_raw(block))
+        size = int(cramjam.snappy.decompress_raw_len(block))
     except cramjam.DecompressionError as error:
         raise _corrupt(Codec.SNAPPY, str(error)) from None
+    if size > _SNAPPY_RATIO_MAX * len(block):
+        raise _corrupt(Codec.SNAPPY, f"a block claims to hold {size} bytes")
+    if size > left:
+        raise _too_large(Codec.SNAPPY, limit)
+    return size
 
 
 def _corrupt(codec: int, reason: str) -> KafkaError:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import HEADER_SIZE, TIMESTAMP_TYPE, BatchHeader
-from ottla.protocol.records.record import RECORD_SIZE_MIN, payload_of
+from ottla.protocol.records.record import RECORD_SIZE_MIN, RECORDS_SIZE_MAX
 from ottla.protocol.records.varint import read_varint, read_varlong
 
 # What is read of a batch at once: some dozens of records of a kilobyte.
@@ -24,28 +24,45 @@ _RAW_LENGTH_MIN = 2 * (RECORD_SIZE_MIN - 1)
 Read = Callable[[int, int], bytes]
 
 
+def _keep_on() -> None: ...
+
+
 def first_with_time(
-    header: BatchHeader, read: Read, timestamp: int, least_offset: int
+    header: BatchHeader,
+    read: Read,
+    timestamp: int,
+    least_offset: int,
+    *,
+    give_way: Callable[[], None] = _keep_on,
 ) -> tuple[int, int] | None:
     """(offset, timestamp) of the first record with at least both; None if there is none.
 
     `read(position, size)` gives so many bytes of the batch, of magic 2, whose header is given, or
-    fewer where it ends; the CRC is not checked. Raises as `iterate_records`, of the records up to
+    fewer where it ends; the CRC is not checked. `give_way` is called before each piece: in a worker
+    thread it lets others have the interpreter. Raises as `iterate_records`, of the records up to
     the one that is found.
     """
     if header.attributes & TIMESTAMP_TYPE and header.max_timestamp < timestamp:
         return None
+
+    def read_next(position: int, size: int) -> bytes:
+        give_way()
+        return read(position, size)
+
     if header.codec == 0:
-        return _search(header, read, HEADER_SIZE, header.size, timestamp, least_offset)
-    payload = payload_of(read(0, header.size), header)
-    return _search(
-        header,
-        lambda position, size: payload[position : position + size],
-        0,
-        len(payload),
-        timestamp,
-        least_offset,
-    )
+        return _search(header, read_next, HEADER_SIZE, header.size, timestamp, least_offset)
+    # The codecs' library is loaded only by who decompresses.
+    from ottla.protocol.records.compression import decompress_into_map
+
+    batch = memoryview(read(0, header.size))
+    plain, end = decompress_into_map(header.codec, batch[HEADER_SIZE:], limit=RECORDS_SIZE_MAX)
+
+    def read_plain(position: int, size: int) -> bytes:
+        give_way()
+        return plain[position : position + size]
+
+    with plain:
+        return _search(header, read_plain, 0, end, timestamp, least_offset)
 
 
 def _search(
