@@ -18,12 +18,13 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 
-from ottla.broker.log import lookup
+from ottla.broker.log import lookup, time_search
 from ottla.broker.log.flush import FlushTicket
 from ottla.broker.log.opening import OpenedFiles
 from ottla.broker.log.partition_dir import PartitionDir
 from ottla.broker.log.quarantine import Quarantine
 from ottla.broker.log.segment import FileSlice, Segment
+from ottla.broker.log.time_search import Steps, TimedOffset
 from ottla.broker.log.validation import Rules
 from ottla.config.types import LogConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -176,13 +177,21 @@ class ReadableLog:
         """The same for a slice that a read from `offset` on gave, below the last stable offset."""
         return lookup.aborted_in(self.segments, offset, found, self.last_stable_offset)
 
-    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
+    def offset_for_timestamp(self, timestamp: int) -> TimedOffset | None:
         """(offset, timestamp, epoch) of the first record with at least that timestamp."""
-        return lookup.offset_for_timestamp(self.segments, timestamp, self.log_start_offset)
+        return time_search.run_all(self.steps_to_timestamp(timestamp))
 
-    def max_timestamp_offset(self) -> tuple[int, int, int] | None:
+    def max_timestamp_offset(self) -> TimedOffset | None:
         """(offset, timestamp, epoch) of the first record with the greatest timestamp."""
-        return lookup.max_timestamp_offset(self.segments, self.log_start_offset)
+        return time_search.run_all(self.steps_to_max_timestamp())
+
+    def steps_to_timestamp(self, timestamp: int) -> Steps:
+        """`offset_for_timestamp` for who gives way meanwhile; see `time_search.py`."""
+        return time_search.first_at(self.segments, timestamp, self.log_start_offset)
+
+    def steps_to_max_timestamp(self) -> Steps:
+        """`max_timestamp_offset` for who gives way meanwhile; see `time_search.py`."""
+        return time_search.first_with_greatest(self.segments, self.log_start_offset)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """The newest epoch that is not above `epoch` and where it ends; (-1, -1) if unknown."""

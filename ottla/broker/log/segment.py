@@ -95,7 +95,6 @@ class Segment:
     __slots__ = (
         "_directory",
         "_first_timestamp",
-        "_loaded",
         "_max_timestamp",
         "_max_timestamp_offset",
         "_preallocated_bytes",
@@ -108,6 +107,7 @@ class Segment:
         "full",
         "index",
         "index_interval",
+        "is_loaded",
         "last_modified",
         "size",
         "time_index",
@@ -152,7 +152,7 @@ class Segment:
         self._directory = directory
         self.index_interval = config.index_interval_bytes
         self._preallocated_bytes = config.segment_bytes if config.preallocate else 0
-        self._loaded = False
+        self.is_loaded = False
         self._since_entry = 0
         self._first_timestamp: int | None = None
         self._max_timestamp = NO_TIMESTAMP
@@ -176,7 +176,7 @@ class Segment:
         self.transactions.forget()
         self.index.create()
         self.time_index.create()
-        self._loaded = True
+        self.is_loaded = True
 
     def open(self) -> File:
         """The .log file, opened if it is not."""
@@ -284,13 +284,13 @@ class Segment:
     @property
     def max_timestamp(self) -> int:
         """The greatest timestamp of all batches; -1 if none has one."""
-        self._load()
+        self.load()
         return self._max_timestamp
 
     @property
     def max_timestamp_offset(self) -> int:
         """The last offset of the first batch that has the greatest timestamp."""
-        self._load()
+        self.load()
         return self._max_timestamp_offset
 
     @property
@@ -468,7 +468,7 @@ class Segment:
 
     def position_before(self, position: int) -> int:
         """Where a batch begins at or before a position."""
-        self._load()
+        self.load()
         try:
             return self.index.position_before(position)
         except IndexCorrupt:
@@ -482,7 +482,7 @@ class Segment:
         at = bisect_left(positions, position)
         if at:
             return lasts[at - 1] + 1
-        self._load()
+        self.load()
         try:
             return self.index.offset_behind(position)
         except IndexCorrupt:
@@ -491,7 +491,7 @@ class Segment:
 
     def position_by_time(self, timestamp: int) -> int:
         """Where a batch begins before which no batch has a timestamp of `timestamp` or more."""
-        self._load()
+        self.load()
         try:
             return self._position_by_time(timestamp)
         except IndexCorrupt:
@@ -503,7 +503,7 @@ class Segment:
 
         Raises CORRUPT_MESSAGE where the file does not end with a whole batch.
         """
-        self._load()
+        self.load()
         self.forget_recent()
         end_offset = self.base_offset
         _, position = self.index.last()
@@ -529,7 +529,7 @@ class Segment:
             self.seal()
         except OSError:
             self.size = size
-            self._loaded = False  # else what was not read would be taken for empty
+            self.is_loaded = False  # else what was not read would be taken for empty
             raise
         self._directory.events.warning("index_rebuilt", path=self.log_path)
 
@@ -560,7 +560,7 @@ class Segment:
         self._max_timestamp_offset = self.base_offset
         self._first_timestamp = None
         self.forget_recent()
-        self._loaded = True
+        self.is_loaded = True
 
     def resume(
         self,
@@ -585,13 +585,13 @@ class Segment:
         self._since_entry = position - self.index.last()[1]
         self.full = self.index.is_full or self.time_index.is_full
         self.size = position
-        self._loaded = True
+        self.is_loaded = True
 
-    def _load(self) -> None:
+    def load(self) -> None:
         """Opens the indexes if they are not, and makes sure that their last entries are true."""
-        if self._loaded:
+        if self.is_loaded:
             return
-        self._loaded = True
+        self.is_loaded = True
         was_open = self.file is not None
         try:
             if not (self.index.load(self.size) and self.time_index.load()):
@@ -602,7 +602,7 @@ class Segment:
         except (IndexCorrupt, KafkaError):
             self.rebuild_indexes()
         except OSError:
-            self._loaded = False
+            self.is_loaded = False
             raise
         if not was_open:
             self.release()
@@ -648,7 +648,7 @@ class Segment:
         return position
 
     def _locate_by_index(self, offset: int) -> tuple[int, int]:
-        self._load()
+        self.load()
         try:
             return self._walk_to(offset, *self.index.lookup(offset))
         except IndexCorrupt:

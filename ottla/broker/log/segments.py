@@ -129,6 +129,11 @@ class Segments:
             self._greatest_times = list(accumulate(greatest, max))
         return bisect_left(self._greatest_times, timestamp)
 
+    @property
+    def knows_times(self) -> bool:
+        """Whether `index_by_time` opens no index."""
+        return self._greatest_times is not None
+
     def read_from(self, segment: Segment) -> None:
         """To be called before a segment is read: a sealed one takes its place among the open."""
         if segment is not self.active:
