@@ -42,6 +42,7 @@ from ottla.broker.handlers.produce_forms import ProduceForms
 from ottla.broker.handlers.producer_ids import ProducerIds
 from ottla.broker.handlers.served import build_table
 from ottla.broker.handlers.setting_history import SettingHistory
+from ottla.broker.handlers.time_lookups import TimeLookups
 from ottla.broker.handlers.topic_names import LogConfigs
 from ottla.broker.jobs import schedule_jobs
 from ottla.broker.log.log import Log
@@ -321,6 +322,7 @@ class Broker:
             unreadable=UnreadableRanges(self._events),
             setting_history=SettingHistory(self._clock, self._events),
             partition_answers=PartitionAnswers(),
+            time_lookups=TimeLookups(partial(self._loop.run_in_executor, self._workers)),
         )
 
     def _make_groups(self) -> GroupCoordinator:

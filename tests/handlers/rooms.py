@@ -6,7 +6,7 @@ import asyncio
 import errno
 import random
 from collections.abc import Callable, Coroutine, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from inspect import isawaitable
 from typing import Any
@@ -31,6 +31,7 @@ from ottla.broker.handlers.metadata import PartitionAnswers
 from ottla.broker.handlers.producer_ids import ProducerIds
 from ottla.broker.handlers.served import HANDLERS
 from ottla.broker.handlers.setting_history import SettingHistory
+from ottla.broker.handlers.time_lookups import TimeLookups
 from ottla.broker.handlers.topic_names import LogConfigs
 from ottla.broker.log.log import Log
 from ottla.broker.log.manager import LogManager
@@ -119,6 +120,8 @@ class House:
 
     async def __aenter__(self) -> House:
         self._workers = ThreadPoolExecutor(2)
+        self.lookup_workers: Executor = self._workers
+        self.lookup_clock_s: Callable[[], float] = lambda: 0.0
         logs = self._make_logs()
         logs.load(config_of=lambda name: self.log_configs.of(name, self._config, {}))
         quorum = self._make_quorum(logs)
@@ -155,6 +158,7 @@ class House:
             unreadable=UnreadableRanges(self.events),
             setting_history=SettingHistory(self._clock, self.events),
             partition_answers=PartitionAnswers(),
+            time_lookups=TimeLookups(self._in_worker, lambda: self.lookup_clock_s()),
         )
         self.session = Session(self.rooms, LISTENER, "127.0.0.1", 9092, "127.0.0.1:50000")
         await quorum.start()
@@ -254,9 +258,13 @@ class House:
             producer_epoch=0 if transactional else -1,
             base_sequence=0 if transactional else -1,
         )
+        await self.append_batch(topic, partition, memoryview(batch))
+
+    async def append_batch(self, topic: str, partition: int, batch: memoryview) -> None:
+        """Appends a batch as a client sends it, and waits until it is visible."""
         led = self.rooms.replicas.get(topic, partition)
         assert led is not None
-        result = self.rooms.replicas.append(led, memoryview(batch))
+        result = self.rooms.replicas.append(led, batch)
         if led.log.high_watermark <= result.last_offset:
             visible = _Visible()
             self.rooms.replicas.await_commit(
@@ -277,6 +285,9 @@ class House:
         """Waits for what runs in the background."""
         while self.background:
             await asyncio.gather(*self.background)
+
+    def _in_worker(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
+        return asyncio.get_running_loop().run_in_executor(self.lookup_workers, work)
 
     def fail_disk(self) -> None:
         """The log directory goes offline, as after a failed sync."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ottla.broker.handlers.metadata import PartitionAnswers
     from ottla.broker.handlers.producer_ids import ProducerIds
     from ottla.broker.handlers.setting_history import SettingHistory
+    from ottla.broker.handlers.time_lookups import TimeLookups
     from ottla.broker.log.manager import LogManager
     from ottla.broker.log.unreadable import UnreadableRanges
     from ottla.broker.metadata.image import MetadataImage
@@ -54,6 +55,7 @@ class Rooms:
     unreadable: UnreadableRanges
     setting_history: SettingHistory
     partition_answers: PartitionAnswers
+    time_lookups: TimeLookups
 
     @property
     def image(self) -> MetadataImage:

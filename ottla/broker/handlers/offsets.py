@@ -2,15 +2,22 @@
 
 A timestamp of ListOffsets that is negative is a question of its own; each has the version that
 brought it. What a time look-up finds at or above the fetchable end (high watermark, or last stable
-offset for read_committed) is not there yet for this client.
+offset for read_committed) is not there yet for this client. Such a look-up may wait for a worker,
+and others have their turn meanwhile: then the partition is looked up again, and if it lies in
+another log, or is led anew, the look-up begins again. So each answer is one that was right at some
+moment of its request.
 """
 
 from __future__ import annotations
+
+from collections.abc import Awaitable
 
 from ottla.broker.handlers.context import Rooms, Session
 from ottla.broker.handlers.partitions import led_partition
 from ottla.broker.handlers.topic_names import INTERNAL_TOPICS
 from ottla.broker.log.log import Log
+from ottla.broker.log.time_search import Steps, TimedOffset
+from ottla.broker.replication.replicas import Partition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.offsets import (
     DeleteRecordsRequest,
@@ -50,16 +57,19 @@ NO_TIMESTAMP = -1
 NO_EPOCH = -1
 TO_HIGH_WATERMARK = -1
 
-Found = tuple[int, int, int]
-"""Offset, timestamp, leader epoch."""
+BY_TIME: TimedOffset = (-1, NO_TIMESTAMP, NO_EPOCH)
+"""In place of an answer: the records have to be asked."""
+
+Timed = tuple[str, AskedPartition, PartitionAnswer]
 
 
 def handle_list_offsets(
     session: Session, request: ListOffsetsRequest, version: int
-) -> ListOffsetsResponse:
+) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
     """The offset for each asked timestamp; what is not found is -1 without an error."""
     response = ListOffsetsResponse()
     repeated = _repeated(request)
+    timed: list[Timed] | None = None
     for topic in request.topics:
         answers: list[PartitionAnswer] = []
         response.topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(topic.name, answers))
@@ -74,8 +84,24 @@ def handle_list_offsets(
                 answer.error_code = int(error.code)
                 continue
             if found is not None:
+                if found is BY_TIME:
+                    timed = [] if timed is None else timed
+                    timed.append((topic.name, asked, answer))
+                    continue
                 answer.offset, answer.timestamp, epoch = found
                 answer.leader_epoch = epoch if version >= EPOCHS_SINCE_VERSION else NO_EPOCH
+    if timed is not None:
+        steps = _look_up(session.rooms, request, version, timed)
+        following = session.rooms.time_lookups.follow(steps)
+        if following is not None:
+            return _when_done(following, response)
+    return response
+
+
+async def _when_done(
+    following: Awaitable[None], response: ListOffsetsResponse
+) -> ListOffsetsResponse:
+    await following
     return response
 
 
@@ -130,6 +156,8 @@ def handle_delete_records(
 
 def _repeated(request: ListOffsetsRequest) -> set[tuple[str, int]]:
     """The partitions that are asked more than once: which of the answers would count?"""
+    if len(request.topics) == 1 and len(request.topics[0].partitions) == 1:
+        return set()
     seen: set[tuple[str, int]] = set()
     repeated: set[tuple[str, int]] = set()
     for topic in request.topics:
@@ -141,7 +169,7 @@ def _repeated(request: ListOffsetsRequest) -> set[tuple[str, int]]:
 
 def _list_offset(
     rooms: Rooms, request: ListOffsetsRequest, topic: str, asked: AskedPartition, version: int
-) -> Found | None:
+) -> TimedOffset | None:
     timestamp = asked.timestamp
     if timestamp < 0 and version < SINCE_VERSION.get(timestamp, version + 1):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
@@ -158,11 +186,57 @@ def _list_offset(
     fetchable_end = _fetchable_end(log, request)
     if timestamp == LATEST:
         return fetchable_end, NO_TIMESTAMP, partition.leader_epoch
-    if timestamp == MAX_TIMESTAMP:
-        found = log.max_timestamp_offset()
-    else:
-        found = log.offset_for_timestamp(timestamp)
-    return found if found is not None and found[0] < fetchable_end else None
+    return BY_TIME
+
+
+def _look_up(rooms: Rooms, request: ListOffsetsRequest, version: int, timed: list[Timed]) -> Steps:
+    """Fills the answers in, one after another; finds nothing itself."""
+    for topic, asked, answer in timed:
+        try:
+            found = yield from _find(rooms, request, topic, asked)
+        except KafkaError as error:
+            answer.error_code = int(error.code)
+        else:
+            if found is not None:
+                answer.offset, answer.timestamp, epoch = found
+                answer.leader_epoch = epoch if version >= EPOCHS_SINCE_VERSION else NO_EPOCH
+        yield None
+    return None
+
+
+def _find(rooms: Rooms, request: ListOffsetsRequest, topic: str, asked: AskedPartition) -> Steps:
+    while True:
+        partition = _led(rooms, topic, asked)
+        log, leader_epoch = partition.log, partition.leader_epoch
+        log_start_offset = log.log_start_offset
+        if asked.timestamp == MAX_TIMESTAMP:
+            steps = log.steps_to_max_timestamp()
+        else:
+            steps = log.steps_to_timestamp(asked.timestamp)
+        outcome: TimedOffset | None = None
+        try:
+            search = next(steps)
+            while True:
+                failure: KafkaError | OSError | None = None
+                try:
+                    outcome = yield search
+                except (KafkaError, OSError) as error:
+                    failure = error
+                again = _led(rooms, topic, asked)
+                if (again, again.log, again.leader_epoch) != (partition, log, leader_epoch):
+                    break
+                search = steps.send(outcome) if failure is None else steps.throw(failure)
+        except StopIteration as done:
+            found: TimedOffset | None = done.value
+            is_kept = found is not None and found[0] >= log.log_start_offset
+            if is_kept or log.log_start_offset == log_start_offset:
+                return found if found and found[0] < _fetchable_end(log, request) else None
+
+
+def _led(rooms: Rooms, topic: str, asked: AskedPartition) -> Partition:
+    return led_partition(
+        rooms, topic, asked.partition_index, current_leader_epoch=asked.current_leader_epoch
+    )
 
 
 def _fetchable_end(log: Log, request: ListOffsetsRequest) -> int:

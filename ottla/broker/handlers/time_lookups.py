@@ -1,0 +1,134 @@
+"""Look-ups by time beside everybody else's requests.
+
+A request may ask thousands of partitions for a time, and each of them may have to decompress a
+batch of a megabyte that holds sixty, or to go through batches whose headers claim times that no
+record has. So such a request is steps (`log/time_search.py`): those that are short are done on the
+loop, for TURN_S at a time; a batch that is long or compressed is a worker's, one after another. Of
+all these requests together one has the loop in a turn, and WORKERS_MAX have a worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Future
+from collections.abc import Awaitable, Callable
+from functools import partial
+from time import perf_counter, sleep
+
+from ottla.broker.log.time_search import BatchSearch, Steps, TimedOffset
+from ottla.protocol.errors import KafkaError
+
+TURN_S = 0.001
+"""One more step may begin so long after the first one of its turn."""
+WORKERS_MAX = 2
+"""Half of the broker's: readers of cold data and the metadata log need some, and each look-up may
+hold what a batch has when it is decompressed."""
+
+AT_A_STRETCH_S = 0.0005
+PAUSE_S = 0.00005
+"""A worker that has gone through records for so long pauses at the end of a piece of its batch
+(64 KiB, up to two milliseconds): else the loop would have the interpreter back after
+sys.getswitchinterval(), 5 ms, each time that it waits for it."""
+
+InWorker = Callable[[Callable[[], TimedOffset | None]], "Future[TimedOffset | None]"]
+Outcome = TimedOffset | KafkaError | OSError | None
+
+
+class TimeLookups:
+    """One for all connections of a broker; `in_worker` awaits what runs in a worker, `clock` gives
+    seconds."""
+
+    def __init__(self, in_worker: InWorker, clock: Callable[[], float] = perf_counter) -> None:
+        self._in_worker = in_worker
+        self._clock = clock
+        self._turn = asyncio.Lock()
+        self._workers = asyncio.Semaphore(WORKERS_MAX)
+
+    def follow(self, steps: Steps) -> Awaitable[None] | None:
+        """To be awaited, if the steps take more than this one turn."""
+        lookup = _Lookup(steps, self._clock)
+        lookup.advance()
+        return None if lookup.is_done else self._go_on(lookup)
+
+    async def _go_on(self, lookup: _Lookup) -> None:
+        while not lookup.is_done:
+            if lookup.search is not None:
+                lookup.outcome = await self._run(lookup.search)
+            async with self._turn:
+                await asyncio.sleep(0)
+                lookup.advance()
+
+    async def _run(self, search: BatchSearch) -> Outcome:
+        file = search.file
+        file.pin()
+        try:
+            await self._workers.acquire()
+        except asyncio.CancelledError:
+            file.unpin()
+            raise
+        running = self._in_worker(partial(search.run, _Pauses().give_way))
+
+        def ended(_: Future[TimedOffset | None]) -> None:
+            self._workers.release()
+            file.unpin()
+
+        # Not before the worker is through, though nobody may wait for it any more.
+        running.add_done_callback(ended)
+        try:
+            return await asyncio.shield(running)
+        except (KafkaError, OSError) as error:
+            return error
+
+
+class _Lookup:
+    """How far a look-up is. It waits for `search`, or only for its turn."""
+
+    __slots__ = ("_clock", "_steps", "is_done", "outcome", "search")
+
+    def __init__(self, steps: Steps, clock: Callable[[], float]) -> None:
+        self.is_done = False
+        self.outcome: Outcome = None
+        self.search: BatchSearch | None = None
+        self._steps = steps
+        self._clock = clock
+
+    def advance(self) -> None:
+        """Goes on with the outcome, for a turn of the loop or to where a worker is needed."""
+        assert not self.is_done
+        until_s = self._clock() + TURN_S
+        try:
+            while True:
+                search = self._step()
+                if search is not None and not search.is_short:
+                    self.search = search
+                    return
+                self.search = None
+                self.outcome = None if search is None else _outcome_of(search)
+                if self._clock() >= until_s:
+                    return
+        except StopIteration:
+            self.is_done = True
+
+    def _step(self) -> BatchSearch | None:
+        if isinstance(self.outcome, KafkaError | OSError):
+            return self._steps.throw(self.outcome)
+        return self._steps.send(self.outcome)
+
+
+class _Pauses:
+    """Of one search in a worker."""
+
+    def __init__(self) -> None:
+        self._since_s = perf_counter()
+
+    def give_way(self) -> None:
+        if perf_counter() - self._since_s >= AT_A_STRETCH_S:
+            sleep(PAUSE_S)
+            self._since_s = perf_counter()
+
+
+def _outcome_of(search: BatchSearch) -> Outcome:
+    try:
+        return search.run()
+    except (KafkaError, OSError) as error:
+        return error
