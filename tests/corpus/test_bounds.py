@@ -19,6 +19,10 @@ from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.protocol.messages.offsets import ListOffsetsRequest
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.recompress import recompress
+from ottla.protocol.records.record import Record
 from ottla.protocol.schema import Message
 from ottla.testing.embedded import BrokerThread
 from tests.corpus.house import House, opened
@@ -192,3 +196,26 @@ def test_an_answer_beyond_what_clients_read_ends_its_connection(broker: BrokerTh
 
         assert peer.is_closed()
         assert house.running.server.metrics.closed_by_reason["response_too_large"] == 1
+
+
+def test_batches_that_hold_sixty_megabytes_are_converted_one_at_a_time(
+    broker: BrokerThread,
+) -> None:
+    """3 KB each on the wire; four at once, with what decompressing copies, took half a gigabyte."""
+    records = [Record(number, 1_700_000_000_000, None, bytes(MIB)) for number in range(60)]
+    bomb = memoryview(recompress(build_batch(records), Codec.ZSTD))
+    del records
+    assert len(bomb) < 10_000
+    with opened(broker, growth_max=250 * MIB) as house:
+        name = house.fresh_name()
+        house.create_topic(name, {"compression.type": "lz4"}, partitions=12)
+        peers = [house.peer() for _ in range(12)]
+        for index, peer in enumerate(peers):
+            data = ProduceRequest.PartitionProduceData(index, bomb)
+            topic = ProduceRequest.TopicProduceData(name, partition_data=[data])
+            peer.send(ProduceRequest(None, -1, 60_000, [topic]), 12)
+        house.check()
+        for peer in peers:
+            answer: ProduceResponse = peer.receive()
+            assert answer.responses[0].partition_responses[0].error_code == 0
+            peer.close()

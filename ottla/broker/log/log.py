@@ -91,13 +91,14 @@ class Log(TrimmableLog):
         """Whether a client's batch must pass `prepare` before it is appended."""
         return self._rules.needs_conversion(records)
 
-    def prepare(self, records: memoryview, *, now_ms: int) -> bytearray:
+    def prepare(self, records: memoryview, *, now_ms: int, alone: bool = False) -> bytearray:
         """The batch to be appended in place of a client's. Slow, thread-safe: for a worker.
 
-        Raises KafkaError as an append would.
+        Raises KafkaError as an append would; LargeBatch if it has to be said to be `alone`, which
+        one conversion of a broker may be at a time.
         """
         try:
-            return self._rules.prepare(records, now_ms)
+            return self._rules.prepare(records, now_ms, alone=alone)
         except RefusedBatch as refused:
             self._tell_start(refused)
             raise

@@ -24,6 +24,7 @@ unless the batch is small and not compressed. Nothing here knows offsets or writ
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ottla.broker.log import old_messages
 from ottla.config.types import LogConfig
@@ -40,10 +41,18 @@ from ottla.protocol.records.batch import (
     NO_TIMESTAMP,
     BatchHeader,
 )
-from ottla.protocol.records.crc import crc32c
+from ottla.protocol.records.crc import Buffer, crc32c
+from ottla.protocol.records.record import RECORDS_SIZE_MAX
+
+if TYPE_CHECKING:
+    from mmap import mmap
 
 # The keys of a batch up to this size are looked at in place: some 100 records, half a millisecond.
 IN_PLACE_BYTES_MAX = 16 * 1024
+
+LARGE_BYTES = 8 * 1024 * 1024
+"""Decompressed: eight times the largest batch that may come, by default. One that holds more is
+converted while no other such is: four workers with 64 MiB each, and copies, had half a gigabyte."""
 
 # How many records an answer names at most. Kafka names all; a compressed batch of some kilobytes
 # may hold millions, and nobody mends them one by one.
@@ -80,6 +89,10 @@ class RefusedBatch(KafkaError):
         self.reached_log = reached_log
         self.record_errors = record_errors
         self.log_start_offset = -1
+
+
+class LargeBatch(Exception):
+    """A batch that is to be prepared alone."""
 
 
 class Rules:
@@ -155,7 +168,8 @@ class Rules:
             if is_old and base_timestamp != NO_TIMESTAMP:
                 raise self._bad_timestamp(base_timestamp, 0, now_ms)
         if self.compacted and not attributes & CODEC_MASK and size <= IN_PLACE_BYTES_MAX:
-            self._check_keys(records)
+            block = bytes(records[HEADER_SIZE:])
+            self._check_keys(BatchHeader(*fields), block, len(block))
         return fields
 
     def needs_conversion(self, records: memoryview) -> bool:
@@ -173,26 +187,46 @@ class Rules:
             return True
         return self.compacted and (codec != 0 or size > IN_PLACE_BYTES_MAX)
 
-    def prepare(self, records: memoryview, now_ms: int) -> bytearray:
+    def prepare(self, records: memoryview, now_ms: int, *, alone: bool = False) -> bytearray:
         """The batch as it is to be appended: its keys checked, its records in the topic's codec.
 
         Reads every record, so what only that can show is refused here. Thread-safe, and slow.
+        LargeBatch for one of which no more than one is to be in memory, unless it is said to be
+        `alone`.
         """
         from ottla.protocol.records.batch import read_header
-        from ottla.protocol.records.recompress import recompress
         from ottla.protocol.records.record import payload_of
 
         self.check(records, now_ms)
-        self._check_keys(records)
         header = read_header(records)
+        if alone and header.codec:
+            from ottla.protocol.records.compression import decompress_into_map
+
+            packed = records[HEADER_SIZE:]
+            plain, size = decompress_into_map(header.codec, packed, limit=RECORDS_SIZE_MAX)
+            with plain:
+                self._check_keys(header, plain, size)
+                with memoryview(plain) as whole, whole[:size] as block:
+                    return self._packed(records, header, block)
+        try:
+            payload = payload_of(records, header, limit=LARGE_BYTES)
+        except KafkaError as error:
+            if error.code is ErrorCode.MESSAGE_TOO_LARGE:
+                raise LargeBatch from None
+            raise
+        self._check_keys(header, payload, len(payload))
+        return self._packed(records, header, payload)
+
+    def _packed(self, records: memoryview, header: BatchHeader, block: Buffer) -> bytearray:
+        from ottla.protocol.records.recompress import recompress
+
         if self.codec is None or header.codec == self.codec:
             return bytearray(records)
-        block = payload_of(records, header)
         return recompress(records, self.codec, self.compression_level, block=block)
 
-    def _check_keys(self, records: memoryview) -> None:
+    def _check_keys(self, header: BatchHeader, block: bytes | mmap, size: int) -> None:
         """Reads all records; refuses those of a compacted topic that have no key."""
-        from ottla.protocol.records.record import iterate_records
+        from ottla.protocol.records.record import iterate_block
 
         text = (
             "Compacted topic cannot accept message without key in topic partition"
@@ -200,7 +234,7 @@ class Rules:
         )
         errors: list[tuple[int, str]] = []
         count = 0
-        for index, record in enumerate(iterate_records(records)):
+        for index, record in enumerate(iterate_block(header, block, size)):
             if record.key is None and self.compacted:
                 count += 1
                 if count <= RECORD_ERRORS_MAX:

@@ -1,7 +1,8 @@
 """Appends of one partition that wait for work off the loop (recompression, a look at the keys).
 
 While the queue is not empty, every later append of its partition joins it, so that the log sees
-batches in the order in which they came.
+batches in the order in which they came. What a batch holds is found out when it is decompressed: a
+large one is given up and begun again when no other large one is under way.
 """
 
 from __future__ import annotations
@@ -10,8 +11,18 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
+from functools import partial
+from typing import Protocol
+
+from ottla.broker.log.validation import LargeBatch
 
 Converted = Callable[[bytearray | memoryview | BaseException], None]
+
+
+class Work(Protocol):
+    """Converts a batch. Raises LargeBatch if it has to be the only large one, and is not."""
+
+    def __call__(self, *, alone: bool) -> bytearray | memoryview: ...
 
 
 class _Waiting:
@@ -24,33 +35,79 @@ class _Waiting:
         self.records: bytearray | memoryview | BaseException | None = records
 
 
+class LargeTurns:
+    """Lets one large conversion of a broker begin when the one before has ended."""
+
+    __slots__ = ("_is_taken", "_waiting")
+
+    def __init__(self) -> None:
+        self._is_taken = False
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def __repr__(self) -> str:
+        return f"<LargeTurns waiting={len(self._waiting)}>"
+
+    def take(self, begin: Callable[[], None]) -> None:
+        """Calls `begin`, now or later; it is followed by `leave`."""
+        if self._is_taken:
+            self._waiting.append(begin)
+        else:
+            self._is_taken = True
+            begin()
+
+    def leave(self) -> None:
+        if self._waiting:
+            self._waiting.popleft()()
+        else:
+            self._is_taken = False
+
+
 class ConversionQueue:
     """`on_empty` runs when nothing waits any more; appends may go straight to the log again."""
 
-    __slots__ = ("_items", "_loop", "_on_empty", "_workers")
+    __slots__ = ("_items", "_large", "_loop", "_on_empty", "_workers")
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         workers: Executor,
+        large: LargeTurns,
         on_empty: Callable[[], None],
     ) -> None:
         self._loop = loop
+        self._large = large
         self._workers = workers
         self._on_empty = on_empty
         self._items: deque[_Waiting] = deque()
 
-    def convert(self, work: Callable[[], bytearray | memoryview], then: Converted) -> None:
+    def convert(self, work: Work, then: Converted) -> None:
         """Runs `work` in a worker; `then` gets what it returned or raised, in the queue's order."""
         item = _Waiting(then, None)
         self._items.append(item)
-        future = self._loop.run_in_executor(self._workers, work)
 
-        def done(finished: asyncio.Future[bytearray | memoryview]) -> None:
-            item.records = finished.exception() or finished.result()
+        def tried(outcome: bytearray | memoryview | BaseException) -> None:
+            if isinstance(outcome, LargeBatch):
+                self._large.take(lambda: self._run(partial(work, alone=True), done_alone))
+            else:
+                done(outcome)
+
+        def done_alone(outcome: bytearray | memoryview | BaseException) -> None:
+            self._large.leave()
+            done(outcome)
+
+        def done(outcome: bytearray | memoryview | BaseException) -> None:
+            item.records = outcome
             self._drain()
 
-        future.add_done_callback(done)
+        self._run(partial(work, alone=False), tried)
+
+    def _run(self, work: Callable[[], bytearray | memoryview], done: Converted) -> None:
+        try:
+            future = self._loop.run_in_executor(self._workers, work)
+        except RuntimeError as error:  # the broker has stopped
+            self._loop.call_soon(done, error)
+            return
+        future.add_done_callback(lambda finished: done(finished.exception() or finished.result()))
 
     def follow(self, records: bytearray | memoryview, then: Converted) -> None:
         """Queues an append that needs no work of its own. `records` must be the caller's copy."""

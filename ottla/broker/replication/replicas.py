@@ -20,7 +20,7 @@ from ottla.broker.log.append_result import AppendResult
 from ottla.broker.log.flush import FlushTicket
 from ottla.broker.log.log import Log
 from ottla.broker.ports import Clock, Events
-from ottla.broker.replication.conversions import ConversionQueue, Converted
+from ottla.broker.replication.conversions import ConversionQueue, Converted, LargeTurns, Work
 from ottla.broker.replication.syncs import Job, SyncPool
 from ottla.broker.replication.waiters import CommitListener, CommitWaiter, FetchWaiter
 from ottla.broker.telemetry.metrics import SECONDS, Histogram
@@ -91,6 +91,7 @@ class Replicas:
         self._clock = clock
         self._events = events
         self._workers = workers
+        self._large = LargeTurns()
         self._on_disk_failed = on_disk_failed
         self._on_fatal = on_fatal
         self._by_name: dict[str, dict[int, Partition]] = {}
@@ -268,7 +269,7 @@ class Replicas:
     def convert(
         self,
         partition: Partition,
-        work: Callable[[], bytearray | memoryview] | None,
+        work: Work | None,
         records: bytearray | memoryview,
         then: Converted,
     ) -> None:
@@ -350,7 +351,7 @@ class Replicas:
             def emptied() -> None:
                 partition.conversions = None
 
-            queue = ConversionQueue(self._loop, self._workers, emptied)
+            queue = ConversionQueue(self._loop, self._workers, self._large, emptied)
             partition.conversions = queue
         return queue
 

@@ -13,7 +13,7 @@ def recompress(
     codec: int,
     level: int | None = None,
     *,
-    block: bytes | None = None,
+    block: Buffer | None = None,
     limit: int = RECORDS_SIZE_MAX,
 ) -> bytearray:
     """The whole batch with its records in `codec`, at Kafka's `level` or that codec's default.

@@ -11,12 +11,15 @@ This is the reader of consumers, tools and replays. Produce and fetch never come
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import HEADER_SIZE, TIMESTAMP_TYPE, BatchHeader, read_header
 from ottla.protocol.records.crc import Buffer
 from ottla.protocol.records.varint import read_varint, read_varlong
+
+if TYPE_CHECKING:
+    from mmap import mmap
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -62,15 +65,19 @@ def iterate_records(view: Buffer, *, limit: int = RECORDS_SIZE_MAX) -> Iterator[
     come with replacement characters, as in Kafka's own client.
     """
     header = read_header(view)
+    block = payload_of(view, header, limit=limit)
+    return iterate_block(header, block, len(block))
+
+
+def iterate_block(header: BatchHeader, data: bytes | mmap, size: int) -> Iterator[Record]:
+    """The same of the block that `payload_of` gives: the first `size` bytes of `data`."""
     if header.record_count < 0:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"A batch counts {header.record_count} records")
-    data = payload_of(view, header, limit=limit)
     base_offset = header.base_offset
     base_timestamp = header.base_timestamp
     append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE else None
     new = tuple.__new__
     position = 0
-    size = len(data)
     for _ in range(header.record_count):
         length, position = read_varint(data, position)
         end = position + length
@@ -97,7 +104,7 @@ def iterate_records(view: Buffer, *, limit: int = RECORDS_SIZE_MAX) -> Iterator[
         )
 
 
-def _read_field(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+def _read_field(data: bytes | mmap, position: int, end: int) -> tuple[bytes | None, int]:
     length, position = read_varint(data, position)
     if length < 0:
         if length == -1:
@@ -107,7 +114,7 @@ def _read_field(data: bytes, position: int, end: int) -> tuple[bytes | None, int
     raise KafkaError(ErrorCode.INVALID_RECORD, f"A record's field claims {length} bytes")
 
 
-def read_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
+def read_headers(data: bytes | mmap, position: int, end: int) -> tuple[Headers, int]:
     """The headers from their count on, and the position behind the last; `end` is the record's."""
     count, position = read_varint(data, position)
     # A header is at least two bytes, so what is left bounds the count before anything is made.

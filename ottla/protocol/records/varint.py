@@ -7,8 +7,13 @@ run past the buffer nor grow beyond its type. (The unsigned varints of flexible 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.crc import Buffer
+
+if TYPE_CHECKING:
+    from mmap import mmap
 
 VARLONG_SIZE_MAX = 10
 
@@ -27,7 +32,7 @@ def encode_varint(value: int) -> bytes:
     return bytes(out)
 
 
-def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
+def read_varint(buffer: Buffer | mmap, position: int) -> tuple[int, int]:
     """Reads an int32; returns it and the position behind it, or raises INVALID_RECORD."""
     try:
         byte = buffer[position]
@@ -54,7 +59,7 @@ def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
     raise KafkaError(ErrorCode.INVALID_RECORD, "A varint does not fit 32 bits")
 
 
-def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
+def read_varlong(buffer: Buffer | mmap, position: int) -> tuple[int, int]:
     """Reads an int64; returns it and the position behind it, or raises INVALID_RECORD."""
     try:
         byte = buffer[position]
