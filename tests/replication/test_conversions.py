@@ -32,7 +32,7 @@ class Workers(Executor):
         future, work = self.submitted.pop(index)
         try:
             future.set_result(work())
-        except BaseException as error:
+        except (LargeBatch, ValueError, RuntimeError) as error:
             future.set_exception(error)
         for _ in range(3):  # the loop hears of it
             await asyncio.sleep(0)
