@@ -47,6 +47,9 @@ class File(Protocol):
 
     def size(self) -> int: ...
 
+    def written_end(self) -> int:
+        """Behind it nothing was ever written, as far as the file system tells: at most the size."""
+
     def close(self) -> None:
         """Closes now, or when the last pin is gone."""
 

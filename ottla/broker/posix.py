@@ -116,6 +116,19 @@ class PosixFile:
     def size(self) -> int:
         return os.fstat(self._fd).st_size
 
+    def written_end(self) -> int:
+        size = self.size()
+        if not hasattr(os, "SEEK_DATA"):
+            return size
+        position = end = 0
+        while position < size:
+            try:
+                position = os.lseek(self._fd, position, os.SEEK_DATA)
+                end = position = os.lseek(self._fd, position, os.SEEK_HOLE)
+            except OSError as error:
+                return end if error.errno == errno.ENXIO else size
+        return end
+
     def close(self) -> None:
         """Closing twice is allowed; the descriptor is given back once."""
         self._closing = True

@@ -19,7 +19,7 @@ from ottla import __version__
 from ottla.broker.broker import Broker
 from ottla.broker.faults import EXIT_STATUS, StorageLost
 from ottla.broker.handlers.topic_names import INTERNAL_TOPICS
-from ottla.broker.log.directories import LogDirError, UnusableLogDir
+from ottla.broker.log.directories import ForeignLogDir, LogDirError, UnusableLogDir
 from ottla.broker.log.flush import FULL_DISK_ERRORS
 from ottla.broker.metadata.image import TOPIC_RESOURCE
 from ottla.broker.metadata.records import MetadataError
@@ -115,6 +115,8 @@ def _run(loaded: Loaded) -> int:
     except StorageLost as error:
         way_out = GONE_DIRS if error.number == errno.ENOENT else SOUND_DIRS
         return _refuse(f"{error}. {way_out}", EXIT_STATUS)
+    except ForeignLogDir as error:
+        return _refuse(str(error), EX_CONFIG)
     except UnusableLogDir as error:
         return _refuse(f"{error} {SOUND_DIRS}", EX_CONFIG)
     except (LogDirError, QuorumError, MetadataError) as error:
@@ -226,6 +228,8 @@ def tell_started(broker: Broker, loaded: Loaded, events: Events) -> None:
         telemetry=telemetry,
         notes=_notes(broker, loaded),
     )
+    for variable, key in loaded.misspelt_variables:
+        events.warning("setting_misspelt", variable=variable, did_you_mean=key)
     if broker.exposed_listeners:
         events.warning(
             "listeners_unauthenticated",

@@ -1,7 +1,7 @@
 """One asyncio connection to a broker: requests out, answers in, matched by their order.
 
-The least a client needs; producer, consumer and admin stand on it. Requests pipeline: `request`
-may be awaited by many tasks at once, and the broker answers in the order of sending.
+The least a client needs; producer, consumer and admin will stand on it. Requests pipeline:
+`request` may be awaited by many tasks at once, and the broker answers in the order of sending.
 """
 
 from __future__ import annotations

@@ -42,6 +42,12 @@ class Loaded:
     """Variables that begin with OTTLA_ and not KAFKA_, and by what name they would be taken."""
 
     @property
+    def misspelt_variables(self) -> list[tuple[str, str]]:
+        """Of the foreign ones those that look like a setting, and which."""
+        near = ((one, _nearest_key(one)) for one in self.foreign_variables)
+        return [(variable, key) for variable, key in near if key is not None]
+
+    @property
     def notes(self) -> list[str]:
         """Sentences for the start."""
         notes = []
@@ -66,6 +72,14 @@ class Loaded:
                 f"default.replication.factor={factor}: a single node has no place for the replicas,"
                 " and makes only topics that ask for one"
             )
+        own_hosts = {"localhost", "127.0.0.1", "[::1]"}
+        own_hosts.update(one.host for one in self.config.advertised.values())
+        for server in self.config.controller_quorum_bootstrap_servers:
+            if server.rpartition(":")[0] not in own_hosts:
+                notes.append(
+                    f"not asked: {server} of controller.quorum.bootstrap.servers; a single node is"
+                    " its own controller, and joins no other"
+                )
         for listener in self.config.controller_listeners:
             notes.append(f"not opened: {listener}; a single node needs no controller listener")
         return notes
@@ -138,12 +152,16 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, Setting
 
 
 def _with_its_key(variable: str) -> str:
-    """A variable, and the key that it was likely meant for if it is misspelt by a letter or two."""
+    near = _nearest_key(variable)
+    return f"{variable} ({near}?)" if near else variable
+
+
+def _nearest_key(variable: str) -> str | None:
+    """The key that a variable was likely meant for if it is misspelt by a letter or two."""
     from ottla.config import catalogue
 
     name = key_of_variable(variable).removeprefix("cfg.")  # Bitnami's image has KAFKA_CFG_
-    near = catalogue.nearest(name, catalogue.broker_keys(), likeness=0.9)
-    return f"{variable} ({near}?)" if near else variable
+    return catalogue.nearest(name, catalogue.broker_keys(), likeness=0.9)
 
 
 def key_of_variable(variable: str) -> str:

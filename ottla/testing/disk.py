@@ -129,6 +129,9 @@ class SimFile:
         self._before_read("size")
         return self._node.cached.size
 
+    def written_end(self) -> int:
+        return self.size()
+
     def close(self) -> None:
         self._closing = True
         self._closed = self._pins == 0

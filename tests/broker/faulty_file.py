@@ -48,6 +48,9 @@ class FaultyFile:
     def size(self) -> int:
         return self._real.size()
 
+    def written_end(self) -> int:
+        return self._real.written_end()
+
     def close(self) -> None:
         self._real.close()
 

@@ -434,6 +434,24 @@ def test_variables_of_others_are_told_and_not_taken() -> None:
         " KAFKA_NUM_PARTITONS (num.partitions?), KAFKA_PASSWORD;"
         " `ottla config` lists those that are"
     ]
+    assert loaded.misspelt_variables == [
+        ("KAFKA_CFG_NODE_ID", "node.id"),
+        ("KAFKA_NUM_PARTITONS", "num.partitions"),
+    ]
+
+
+def test_a_controller_elsewhere_is_told_not_to_be_asked() -> None:
+    compose = {
+        "KAFKA_CONTROLLER_QUORUM_BOOTSTRAP_SERVERS": "ottla-1:9093",
+        "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://ottla-1:9092",
+    }
+    assert load(environ=compose).notes == []
+
+    compose["KAFKA_ADVERTISED_LISTENERS"] = "PLAINTEXT://ottla-2:9092"
+    assert load(environ=compose).notes == [
+        "not asked: ottla-1:9093 of controller.quorum.bootstrap.servers; a single node is its own"
+        " controller, and joins no other"
+    ]
 
 
 def test_a_variable_without_its_prefix_is_told() -> None:

@@ -333,6 +333,14 @@ async def test_what_was_created_and_deleted_is_told(house: House) -> None:
     assert house.events.named("topic_deleted") == [{"topic": "t", **who}]
 
 
+async def test_what_is_lost_with_a_topic_of_the_brokers_own_is_told(house: House) -> None:
+    await house.create("__consumer_offsets")
+    await house.ask(DeleteTopicsRequest([], ["__consumer_offsets"], 5000), 5)
+
+    (told,) = house.events.named("topic_deleted")
+    assert told["lost"] == "all groups and their committed offsets"
+
+
 async def test_a_deletion_with_a_timeout_of_0_happens(house: House) -> None:
     await house.create("t")
 

@@ -128,3 +128,20 @@ def test_a_map_outlives_its_file(tmp_path: Path) -> None:
     os.unlink(tmp_path / "f")
 
     assert bytes(view) == b"abc"
+
+
+@pytest.mark.skipif(not hasattr(os, "SEEK_DATA"), reason="the system tells of no holes")
+def test_the_hole_at_the_end_of_a_file_is_told(tmp_path: Path) -> None:
+    file = PosixDisk().open(f"{tmp_path}/index", create=True)
+    try:
+        assert file.written_end() == 0
+        file.truncate(10 << 20)
+        hole = file.written_end()
+        file.pwrite(b"entry", 5 << 20)
+        assert (5 << 20) + 5 <= file.written_end() <= file.size()
+        # A file system that knows no holes calls all of it written.
+        assert hole in (0, 10 << 20)
+        file.pwrite(b"last", (10 << 20) - 4)
+        assert file.written_end() == 10 << 20
+    finally:
+        file.close()

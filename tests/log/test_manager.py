@@ -130,10 +130,10 @@ def test_a_second_broker_is_refused_with_the_holder_named() -> None:
 def test_a_dir_of_another_broker_or_cluster_is_refused() -> None:
     kit = Kit()
     kit.started().shutdown(1)
-    with pytest.raises(LogDirError, match="another broker's"):
+    with pytest.raises(LogDirError, match=r"another broker's\. Set node\.id="):
         kit.started(node_id=2)
     kit.disk.remove("/data/.lock")
-    with pytest.raises(LogDirError, match="another cluster's"):
+    with pytest.raises(LogDirError, match=r"another cluster's\. Set CLUSTER_ID="):
         kit.started(cluster_id="other")
 
 

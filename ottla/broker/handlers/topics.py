@@ -36,6 +36,12 @@ DeletedTopic = DeleteTopicsResponse.DeletableTopicResult
 GrownTopic = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 DELETE_STATES_SINCE_VERSION = 6
+LOST_WITH = {
+    "__consumer_offsets": "all groups and their committed offsets",
+    "__transaction_state": "all transactional ids and what they had open",
+    "__share_group_state": "what share groups have acknowledged",
+}
+"""What coordinators keep in topics, which anybody may delete, as in Kafka."""
 TIMED_OUT = int(ErrorCode.REQUEST_TIMED_OUT)
 CREATE_REFUSED_SINCE_VERSION = 6
 DELETE_REFUSED_SINCE_VERSION = 5
@@ -104,7 +110,13 @@ async def handle_delete_topics(
         return _deletion_refused(request, version, error)
     async for topic in in_turns(response.responses):
         if not topic.error_code:
-            rooms.events.info("topic_deleted", topic=topic.name, **_asker(session))
+            lost = LOST_WITH.get(topic.name or "")
+            if lost is None:
+                rooms.events.info("topic_deleted", topic=topic.name, **_asker(session))
+            else:
+                rooms.events.warning(
+                    "topic_deleted", topic=topic.name, lost=lost, **_asker(session)
+                )
     if request.timeout_ms <= 0:
         response.responses = [
             topic if topic.error_code else DeletedTopic(topic.name, topic.topic_id, TIMED_OUT)

@@ -33,6 +33,11 @@ class LogDirError(Exception):
     """A log dir that this broker must not use; the text is a sentence for whoever started it."""
 
 
+class ForeignLogDir(LogDirError):
+    """One of another broker or another cluster: another start with the same settings would say the
+    same."""
+
+
 class UnusableLogDir(LogDirError):
     """A log dir that cannot be made, locked or read, and without which there is no broker: another
     start with the same settings would say the same."""
@@ -137,14 +142,16 @@ def identify(
     if meta is None:
         return None
     if meta.node_id != node_id:
-        raise LogDirError(
+        raise ForeignLogDir(
             f"{path} says node.id={meta.node_id}, but this broker is node {node_id}:"
-            " the directory is another broker's."
+            f" the directory is another broker's. Set node.id={meta.node_id} (KAFKA_NODE_ID),"
+            " or choose another log.dirs."
         )
     if cluster_id is not None and meta.cluster_id != cluster_id:
-        raise LogDirError(
+        raise ForeignLogDir(
             f"{path} says cluster.id={meta.cluster_id}, but this broker belongs to"
-            f" {cluster_id}: the directory is another cluster's."
+            f" {cluster_id}: the directory is another cluster's. Set"
+            f" CLUSTER_ID={meta.cluster_id}, or none, or choose another log.dirs."
         )
     return meta
 

@@ -19,7 +19,7 @@ from ottla.broker.log.examine.scan import Damage, LogScan
 from ottla.broker.log.examine.verify import verify_path
 from ottla.broker.log.recovery import CUT_SUFFIX
 from ottla.protocol.records.batch import iterate_headers
-from ottla.testing.disk import SimDisk
+from ottla.testing.disk import SimDisk, SimFile
 from tests.log.examine.partitions import (
     content,
     end,
@@ -163,9 +163,17 @@ def test_the_zeros_of_an_index_that_was_not_cut_to_size_are_no_finding() -> None
     disk = filled_disk()
     last = segments()[-1]
     for suffix in (".index", ".timeindex"):
-        replace(disk, last + suffix, content(disk, last + suffix) + bytes(240))
+        replace(disk, last + suffix, content(disk, last + suffix) + bytes(240 * 3000))
 
     assert findings(disk) == []
+
+
+def test_what_stands_behind_the_zeros_of_an_index_is_found() -> None:
+    disk = filled_disk()
+    index = segments()[-1] + ".index"
+    replace(disk, index, content(disk, index) + bytes(240 * 3000) + b"\1" * 8)
+
+    assert fixes(disk) == [(index, Fix.REBUILD_INDEXES)]
 
 
 def test_missing_and_orphan_indexes_are_told() -> None:
@@ -333,3 +341,46 @@ def test_a_checkpoint_of_a_running_broker_may_have_moved_on_when_its_turn_comes(
         if isinstance(one, Finding)
     ]
     assert found.what.startswith("it says offset 4000 of orders-0, whose log ends at")
+
+
+def test_a_partition_that_is_deleted_while_it_is_read_is_passed_over() -> None:
+    disk = filled_disk()
+
+    def delete(read: int) -> None:
+        if disk.exists(DIRECTORY):
+            disk.rename(DIRECTORY, f"{DIRECTORY}.{'0' * 32}-delete")
+
+    assert list(verify_path(disk, "/data", deep=False, progress=delete)) == []
+    # As long as it waits to be removed it is nobody's any more; by its name it can be read.
+    assert list(verify_path(disk, "/data", deep=False, progress=silent)) == []
+    (facts,) = verify_path(disk, f"{DIRECTORY}.{'0' * 32}-delete", deep=False, progress=silent)
+    assert isinstance(facts, PartitionFacts)
+    assert facts.segments
+
+
+def test_a_partition_that_loses_its_oldest_segments_is_read_again() -> None:
+    disk = filled_disk()
+    first, second, third, *_ = segments()
+
+    def expire(read: int) -> None:
+        for name in disk.list(DIRECTORY):
+            if name.startswith((first, second)):
+                disk.remove(f"{DIRECTORY}/{name}")
+
+    (facts,) = verify_path(disk, "/data", deep=False, progress=expire)
+    assert isinstance(facts, PartitionFacts)
+    assert facts.findings == []
+    assert facts.segments[0].file.base_offset == int(third)
+
+
+def test_a_file_that_cannot_be_found_time_and_again_is_an_error() -> None:
+    class Losing(SimDisk):
+        def open(self, path: str, *, create: bool = False) -> SimFile:
+            if path.endswith(".log"):
+                raise FileNotFoundError(2, "No such file or directory", path)
+            return super().open(path, create=create)
+
+    disk = filled_disk()
+    disk.__class__ = Losing
+    with pytest.raises(FileNotFoundError):
+        list(verify_path(disk, "/data", deep=False, progress=silent))

@@ -7,11 +7,12 @@ goes on behind it. The rows of a log without `deep` are those of Kafka's DumpLog
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from struct import Struct
 
 from ottla.broker.log import checkpoints, offset_index, time_index, transaction_index
 from ottla.broker.log.checkpoints import MalformedFile, natural, parse_rows
 from ottla.broker.log.directories import METADATA_TOPIC
-from ottla.broker.log.examine.files import FileKind, LogFile
+from ottla.broker.log.examine.files import FileKind, LogFile, read_index
 from ottla.broker.log.examine.records import Plain, describe_records
 from ottla.broker.log.examine.scan import Damage, Entry, LogScan
 from ottla.broker.log.producer_state import (
@@ -34,6 +35,12 @@ def dump_file(disk: Disk, file: LogFile, *, deep: bool, progress: Progress) -> I
     """The rows of a file. `deep` adds a row for each record. Raises OSError."""
     if file.kind in (FileKind.LOG, FileKind.METADATA_SNAPSHOT):
         yield from _log_rows(disk, file, deep, progress)
+        return
+    if file.kind in _ENTRIES:
+        found = read_index(disk, file.path)
+        if found is not None:
+            progress(found[1])
+            yield from _ENTRIES[file.kind](*found, file)
         return
     data = checkpoints.read_whole(disk, file.path)
     if data is None:
@@ -99,7 +106,10 @@ def _codec(codec: int) -> str:
 
 
 def _log_rows(disk: Disk, file: LogFile, deep: bool, progress: Progress) -> Iterator[Plain]:
-    opened = disk.open(file.path)
+    try:
+        opened = disk.open(file.path)
+    except FileNotFoundError:
+        return  # removed since it was listed
     topic = METADATA_TOPIC if file.kind is FileKind.METADATA_SNAPSHOT else file.topic
     try:
         scan = LogScan(opened, opened.size(), file.base_offset)
@@ -118,28 +128,33 @@ def _log_rows(disk: Disk, file: LogFile, deep: bool, progress: Progress) -> Iter
         opened.close()
 
 
-def _offset_entries(data: bytes, file: LogFile) -> Iterator[Plain]:
-    size = offset_index.ENTRY.size
-    for at in range(0, len(data) - size + 1, size):
-        relative, position = offset_index.ENTRY.unpack_from(data, at)
+def _offset_entries(data: bytes, size: int, file: LogFile) -> Iterator[Plain]:
+    for at, relative, position in _index_entries(data, offset_index.ENTRY):
         if not (relative or position):
-            yield _unused(data, at)
+            yield from _unused(data, size, at)
             return
         yield {"offset": file.base_offset + relative, "position": position}
+    yield from _unused(data, size, len(data))
 
 
-def _time_entries(data: bytes, file: LogFile) -> Iterator[Plain]:
-    size = time_index.ENTRY.size
-    for at in range(0, len(data) - size + 1, size):
-        timestamp, relative = time_index.ENTRY.unpack_from(data, at)
+def _time_entries(data: bytes, size: int, file: LogFile) -> Iterator[Plain]:
+    for at, timestamp, relative in _index_entries(data, time_index.ENTRY):
         if not (timestamp or relative):
-            yield _unused(data, at)
+            yield from _unused(data, size, at)
             return
         yield {"timestamp": timestamp, "offset": file.base_offset + relative}
+    yield from _unused(data, size, len(data))
 
 
-def _unused(data: bytes, at: int) -> Plain:
-    return {"unused_bytes": len(data) - at, "zeros": not data[at:].strip(b"\0")}
+def _index_entries(data: bytes, entry: Struct) -> Iterator[tuple[int, int, int]]:
+    for at in range(0, len(data) - entry.size + 1, entry.size):
+        yield at, *entry.unpack_from(data, at)
+
+
+def _unused(data: bytes, size: int, at: int) -> Iterator[Plain]:
+    """The row of what stands behind the entries of an index of `size` bytes, if anything does."""
+    if at < size:
+        yield {"unused_bytes": size - at, "zeros": not data[at:].strip(b"\0")}
 
 
 def _transactions(data: bytes, file: LogFile) -> Iterator[Plain]:
@@ -238,9 +253,11 @@ def _quorum(data: bytes, file: LogFile) -> Iterator[Plain]:
     yield state
 
 
-_ROWS: dict[FileKind, Callable[[bytes, LogFile], Iterator[Plain]]] = {
+_ENTRIES: dict[FileKind, Callable[[bytes, int, LogFile], Iterator[Plain]]] = {
     FileKind.OFFSET_INDEX: _offset_entries,
     FileKind.TIME_INDEX: _time_entries,
+}
+_ROWS: dict[FileKind, Callable[[bytes, LogFile], Iterator[Plain]]] = {
     FileKind.TRANSACTION_INDEX: _transactions,
     FileKind.PRODUCER_SNAPSHOT: _producers,
     FileKind.LEADER_EPOCHS: _epochs,

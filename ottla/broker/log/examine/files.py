@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ottla.broker.log import checkpoints
-from ottla.broker.log.directories import parse_name
+from ottla.broker.log.directories import Kind, parse_name
 from ottla.broker.log.leftovers import CLEANED_SUFFIX, SWAP_SUFFIX
 from ottla.broker.log.moving import GENERATION_FILE
 from ottla.broker.log.quarantine import DAMAGED_RANGES_FILE
@@ -102,6 +102,10 @@ _BY_NAME = {
 }
 
 
+_PIECE_BYTES = 240 * 1024  # of whole entries of either index
+_ZEROS = bytes(_PIECE_BYTES)
+
+
 @dataclass(slots=True, frozen=True)
 class LogFile:
     """A file of the format. `base_offset` is the number in a segment file's name, else 0."""
@@ -149,6 +153,28 @@ def list_names(disk: Disk, path: str) -> list[str] | None:
         return None
 
 
+def read_index(disk: Disk, path: str) -> tuple[bytes, int] | None:
+    """What stands in an index before the zeros at its end, or a little more, and the file's size;
+    None if there is no such file. A running broker's index is 10 MB of zeros, most often, and there
+    are two for each partition: what the file system knows to be holes is not read."""
+    try:
+        file = disk.open(path)
+    except FileNotFoundError:
+        return None
+    try:
+        size = file.size()
+        data = bytearray()
+        written = file.written_end()
+        for position in range(0, written, _PIECE_BYTES):
+            piece = file.pread(min(_PIECE_BYTES, written - position), position)
+            if piece != _ZEROS[: len(piece)]:
+                data += bytes(position - len(data))
+                data += piece
+        return bytes(data), size
+    finally:
+        file.close()
+
+
 def holds(disk: Disk, directory: str, kinds: frozenset[FileKind]) -> bool:
     """Whether a directory has a file of one of the kinds. Raises OSError."""
     found = map(classify, list_names(disk, directory) or [])
@@ -168,16 +194,26 @@ def find_files(disk: Disk, path: str) -> Iterator[LogFile]:
         found = classify(inner)
         if found is not None:
             yield found
-        elif parse_name(name) is not None and list_names(disk, inner) is not None:
+        elif parse_name(name) is not None and _is_directory(disk, inner):
             yield from find_files(disk, inner)
 
 
 def partition_directories(disk: Disk, path: str) -> list[str]:
-    """The partitions' directories at a path: itself, that of a file, or those of a log dir."""
+    """The partitions' directories at a path: itself, that of a file, or those of a log dir, save
+    for what is deleted and waits to be removed."""
     names = list_names(disk, path)
     if names is None:
         return [checkpoints.parent_of(path)]
     path = path.rstrip("/")
     own = [path] if holds(disk, path, PARTITION_KINDS) else []
-    inner = [f"{path}/{name}" for name in names if parse_name(name) is not None]
-    return own + [one for one in inner if list_names(disk, one) is not None]
+    parsed = [(f"{path}/{name}", parse_name(name)) for name in names]
+    inner = [one for one, found in parsed if found is not None and found.kind is not Kind.DELETED]
+    return own + [one for one in inner if _is_directory(disk, one)]
+
+
+def _is_directory(disk: Disk, path: str) -> bool:
+    """Whether there is one still: a running broker removes those of deleted partitions."""
+    try:
+        return list_names(disk, path) is not None
+    except FileNotFoundError:
+        return False

@@ -17,16 +17,17 @@ NO_TIMESTAMP = time_index.NO_TIMESTAMP
 
 
 class OffsetIndexCheck:
-    """Each entry names the position of a batch, and an offset from that batch on."""
+    """Each entry names the position of a batch, and an offset from that batch on. `data` may leave
+    out zeros at the end of a file of `size` bytes."""
 
-    def __init__(self, data: bytes, base_offset: int) -> None:
+    def __init__(self, data: bytes, size: int, base_offset: int) -> None:
         self.complaint: tuple[int, str] | None = None
         self._base = base_offset
         self._entries = _entries(data, offset_index.ENTRY)
         self._at, self._offset, self._position = 0, -1, 0
         self._end_offset = base_offset
-        if len(data) % offset_index.ENTRY.size:
-            self._complain(len(data), f"its size of {len(data)} bytes is no number of entries")
+        if size % offset_index.ENTRY.size:
+            self._complain(size, f"its size of {size} bytes is no number of entries")
         self._next()
 
     def batch(self, entry: Entry) -> None:
@@ -67,9 +68,9 @@ class OffsetIndexCheck:
 
 
 class TimeIndexCheck:
-    """Each entry names the greatest timestamp of all batches up to its offset."""
+    """Each entry names the greatest timestamp of all batches up to its offset. `data` as above."""
 
-    def __init__(self, data: bytes, base_offset: int) -> None:
+    def __init__(self, data: bytes, size: int, base_offset: int) -> None:
         self.complaint: tuple[int, str] | None = None
         self._base = base_offset
         self._entries = _entries(data, time_index.ENTRY)
@@ -77,8 +78,8 @@ class TimeIndexCheck:
         self._at, self._timestamp, self._offset = 0, NO_TIMESTAMP, -1
         self._done = False
         self._last = NO_TIMESTAMP
-        if len(data) % time_index.ENTRY.size:
-            self._complain(len(data), f"its size of {len(data)} bytes is no number of entries")
+        if size % time_index.ENTRY.size:
+            self._complain(size, f"its size of {size} bytes is no number of entries")
         self._next()
 
     def batch(self, entry: Entry) -> None:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from ottla.broker.log import checkpoints, transaction_index
 from ottla.broker.log.checkpoints import MalformedFile
 from ottla.broker.log.directories import parse_name
-from ottla.broker.log.examine.files import FileKind, LogFile, classify
+from ottla.broker.log.examine.files import FileKind, LogFile, classify, read_index
 from ottla.broker.log.examine.findings import ALONE, INDEX_REMEDY, REPAIRED, Finding, Fix
 from ottla.broker.log.examine.index_checks import OffsetIndexCheck, TimeIndexCheck
 from ottla.broker.log.examine.records import describe_records
@@ -133,6 +133,9 @@ class _Verification:
     def _data(self, file: LogFile | None) -> bytes:
         return b"" if file is None else checkpoints.read_whole(self._disk, file.path) or b""
 
+    def _entries(self, file: LogFile | None) -> tuple[bytes, int]:
+        return (file and read_index(self._disk, file.path)) or (b"", 0)
+
     # one segment
 
     def _check_segment(self, log: LogFile, following: int | None) -> None:
@@ -141,8 +144,8 @@ class _Verification:
         self._check_snapshot_at(log.base_offset)
         offset_file = self._index_of(log, FileKind.OFFSET_INDEX)
         time_file = self._index_of(log, FileKind.TIME_INDEX)
-        offsets = OffsetIndexCheck(self._data(offset_file), log.base_offset)
-        times = TimeIndexCheck(self._data(time_file), log.base_offset)
+        offsets = OffsetIndexCheck(*self._entries(offset_file), log.base_offset)
+        times = TimeIndexCheck(*self._entries(time_file), log.base_offset)
         opened = self._disk.open(log.path)
         try:
             segment.size = opened.size()

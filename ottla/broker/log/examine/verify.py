@@ -31,6 +31,9 @@ from ottla.protocol.records.control import ControlType, read_control_batch
 
 Progress = Callable[[int], None]
 
+READ_AGAIN_MAX = 3
+"""A partition that loses a file while it is read; once behind its broker's retention is enough."""
+
 _RESTORE = "Take it from a backup: nothing else says what stood there."
 _REMEDIES = {
     FileKind.OFFSETS: ("`ottla log repair` sets it aside; without it the start reads more.", True),
@@ -58,7 +61,9 @@ def verify_path(
         def advance(read: int, before: int = done) -> None:
             progress(before + read)
 
-        facts = verify_partition(disk, directory, deep=deep, progress=advance)
+        facts = _verify_partition(disk, directory, deep, advance)
+        if facts is None:
+            continue
         done += sum(one.size for one in facts.segments)
         name = parse_name(directory.rpartition("/")[2])
         if name is not None and name.kind is Kind.PARTITION:
@@ -67,6 +72,23 @@ def verify_path(
     for file in _small_files(disk, path):
         yield from _verify_file(disk, file)
         yield from _verify_offsets(file, offsets.get(file.path, {}), ends)
+
+
+def _verify_partition(
+    disk: Disk, directory: str, deep: bool, progress: Progress
+) -> PartitionFacts | None:
+    """None if it is gone. A running broker may rename its directory or remove its oldest segment
+    while it is read: then it is read again."""
+    tries = READ_AGAIN_MAX
+    while True:
+        try:
+            return verify_partition(disk, directory, deep=deep, progress=progress)
+        except FileNotFoundError:
+            if not disk.exists(directory):
+                return None
+            if tries == 0:
+                raise
+            tries -= 1
 
 
 def _partitions(disk: Disk, path: str) -> list[str]:
