@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 import pytest
 
+from ottla.config.describe import TopicDescriber
+from ottla.config.types import ConfigEntry
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.configs import (
     AlterConfigsRequest,
@@ -506,10 +509,21 @@ async def test_a_resource_is_described_once_for_the_same_keys() -> None:
     assert sizes[1] == 1 < sizes[0]
 
 
-async def test_what_is_set_alike_is_described_once(house: House) -> None:
+async def test_what_is_set_alike_is_described_once(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described: list[str] = []
+
+    def counted(self: TopicDescriber, own: Mapping[str, str | None]) -> list[ConfigEntry]:
+        described.append(own.get("retention.ms") or "unset")
+        return describe_as_ever(self, own)
+
+    describe_as_ever = TopicDescriber.describe
+    monkeypatch.setattr(TopicDescriber, "describe", counted)
     await house.create("a", configs={"retention.ms": "1"})
     for name in ("b", "c", "d"):
         await house.create(name)
+    described.clear()
     resource = DescribeConfigsRequest.DescribeConfigsResource
     asked = [
         *(resource(TOPIC, name) for name in ("a", "b", "c")),
@@ -530,6 +544,8 @@ async def test_what_is_set_alike_is_described_once(house: House) -> None:
     assert [(config.name, config.value) for config in d] == [("retention.ms", "604800000")]
     assert [(config.name, config.value) for config in own] == [("retention.ms", "1")]
     assert {config.name: config.value for config in a}["retention.ms"] == "1"
+    # Each for all keys, and for one.
+    assert sorted(described) == ["1", "1", "unset", "unset"]
 
 
 async def test_others_are_served_while_many_are_described(house: House) -> None:

@@ -210,25 +210,88 @@ async def test_no_more_than_a_few_have_a_worker(house: House, workers: HeldWorke
     assert await asyncio.gather(*asked) == [(0, 3, TIME + 3, 0)] * len(asked)
 
 
-async def test_a_file_stays_open_for_a_worker_whose_request_is_given_up(
+async def test_a_file_that_is_closed_meanwhile_is_read_all_the_same(
     house: House, workers: HeldWorkers
 ) -> None:
-    file = log_of(house).segments.active.open()
-    asked = asyncio.create_task(list_offset(house, TIME + 3))
-    await workers.taken()
-    asked.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await asked
+    """Sealed segments are closed when others are read; who waits for a worker keeps none open."""
+    asked = [asyncio.create_task(list_offset(house, TIME + 3)) for _ in range(2 * WORKERS_MAX)]
+    await workers.taken(WORKERS_MAX)
     log_of(house).segments.active.release()
+    for _ in asked:
+        await workers.taken()
+        workers.let_one()
 
-    assert file.size() > 0
-    workers.let_one()  # it reads
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    with pytest.raises(AssertionError, match="used after close"):
-        file.size()
+    assert await asyncio.gather(*asked) == [(0, 3, TIME + 3, 0)] * len(asked)
+    assert log_of(house).segments.active.file is None
+
+
+async def test_a_segment_that_is_deleted_meanwhile_is_looked_behind(
+    house: House, workers: HeldWorkers
+) -> None:
     asked = asyncio.create_task(list_offset(house, TIME + 3))
     await workers.taken()
+    log = log_of(house)
+    house.disk.rename(log.segments.active.log_path, f"{log.segments.active.log_path}.deleted")
+    await delete(house, 4)
+    workers.let_one()
+    house.disk.rename(f"{log.segments.active.log_path}.deleted", log.segments.active.log_path)
+
+    assert await asked == (0, 4, TIME + 4, 0)
+
+
+async def test_a_file_that_is_missing_is_an_error_of_its_partition(
+    house: House, workers: HeldWorkers
+) -> None:
+    asked = asyncio.create_task(list_offset(house, TIME + 3))
+    await workers.taken()
+    path = log_of(house).segments.active.log_path
+    house.disk.rename(path, f"{path}.lost")
+    workers.let_one()
+
+    assert (await asked)[0] == ErrorCode.KAFKA_STORAGE_ERROR
+    (told,) = house.events.named("times_not_read")
+    assert (told["topic"], told["partition"]) == ("t", 0)
+    assert path in told["reason"]
+
+
+async def test_workers_that_take_nothing_are_asked_again(
+    house: House, workers: HeldWorkers
+) -> None:
+    """As where no thread can be started: it must not cost the turn of whoever comes next."""
+
+    class Refusing(Executor):
+        def submit(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+            raise RuntimeError("can't start new thread")
+
+    house.lookup_workers = Refusing()
+    for _ in range(2 * WORKERS_MAX):
+        with pytest.raises(RuntimeError):
+            await list_offset(house, TIME + 3)
+    house.lookup_workers = workers
+    asked = asyncio.create_task(list_offset(house, TIME + 3))
+    await workers.taken()
+    workers.let_one()
+
+    assert await asked == (0, 3, TIME + 3, 0)
+
+
+async def test_a_worker_whose_request_is_given_up_keeps_its_turn(
+    house: House, workers: HeldWorkers
+) -> None:
+    given_up = [asyncio.create_task(list_offset(house, TIME + 3)) for _ in range(WORKERS_MAX)]
+    await workers.taken(WORKERS_MAX)
+    for one in given_up:
+        one.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await one
+    asked = asyncio.create_task(list_offset(house, TIME + 3))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert len(workers.waiting) == WORKERS_MAX
+
+    workers.let_one()
+    await workers.taken(WORKERS_MAX)
+    workers.let_one()
     workers.let_one()
     assert await asked == (0, 3, TIME + 3, 0)
 

@@ -196,6 +196,10 @@ def _look_up(rooms: Rooms, request: ListOffsetsRequest, version: int, timed: lis
             found = yield from _find(rooms, request, topic, asked)
         except KafkaError as error:
             answer.error_code = int(error.code)
+        except OSError as error:
+            answer.error_code = int(ErrorCode.KAFKA_STORAGE_ERROR)
+            index, reason = asked.partition_index, str(error)
+            rooms.events.error("times_not_read", topic=topic, partition=index, reason=reason)
         else:
             if found is not None:
                 answer.offset, answer.timestamp, epoch = found
@@ -231,6 +235,9 @@ def _find(rooms: Rooms, request: ListOffsetsRequest, topic: str, asked: AskedPar
             is_kept = found is not None and found[0] >= log.log_start_offset
             if is_kept or log.log_start_offset == log_start_offset:
                 return found if found and found[0] < _fetchable_end(log, request) else None
+        except FileNotFoundError:
+            if log.log_start_offset == log_start_offset:
+                raise
 
 
 def _led(rooms: Rooms, topic: str, asked: AskedPartition) -> Partition:

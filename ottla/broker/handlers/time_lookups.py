@@ -59,21 +59,14 @@ class TimeLookups:
                 lookup.advance()
 
     async def _run(self, search: BatchSearch) -> Outcome:
-        file = search.file
-        file.pin()
+        await self._workers.acquire()
         try:
-            await self._workers.acquire()
-        except asyncio.CancelledError:
-            file.unpin()
-            raise
-        running = self._in_worker(partial(search.run, _Pauses().give_way))
-
-        def ended(_: Future[TimedOffset | None]) -> None:
+            running = self._in_worker(partial(search.run_apart, _Pauses().give_way))
+        except BaseException:  # no thread can be started, or the broker has stopped
             self._workers.release()
-            file.unpin()
-
+            raise
         # Not before the worker is through, though nobody may wait for it any more.
-        running.add_done_callback(ended)
+        running.add_done_callback(lambda _: self._workers.release())
         try:
             return await asyncio.shield(running)
         except (KafkaError, OSError) as error:

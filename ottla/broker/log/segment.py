@@ -185,6 +185,10 @@ class Segment:
             self._directory.disk.held.hold(self)
         return self.file
 
+    def open_apart(self) -> File:
+        """The .log file by a descriptor of the caller's; FileNotFoundError if it is set aside."""
+        return self._directory.disk.open(self.log_path)
+
     @property
     def is_synced(self) -> bool:
         """Whether all of it is durable; then its file may be closed, see `descriptors`."""

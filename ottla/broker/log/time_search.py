@@ -46,27 +46,27 @@ def _keep_on() -> None: ...
 
 class BatchSearch:
     """The first record of one batch with at least a timestamp, or with the greatest one if that is
-    None, that is not below an offset. Whoever keeps it over a turn of the loop pins the file."""
+    None, that is not below an offset."""
 
-    __slots__ = ("_least_offset", "_position", "_timestamp", "file", "header")
+    __slots__ = ("_least_offset", "_position", "_segment", "_timestamp", "header")
 
     def __init__(
         self,
-        file: File,
+        segment: Segment,
         position: int,
         header: BatchHeader,
         *,
         timestamp: int | None,
         least_offset: int,
     ) -> None:
-        self.file = file
+        self._segment = segment
         self.header = header
         self._position = position
         self._timestamp = timestamp
         self._least_offset = least_offset
 
     def __repr__(self) -> str:
-        return f"<BatchSearch {self.file.path} {self._position}+{self.header.size}>"
+        return f"<BatchSearch {self._segment.log_path} {self._position}+{self.header.size}>"
 
     @property
     def is_short(self) -> bool:
@@ -74,22 +74,37 @@ class BatchSearch:
         header = self.header
         return header.size <= SHORT_BYTES and header.magic == MAGIC and header.codec == 0
 
-    def run(self, give_way: Callable[[], None] = _keep_on) -> TimedOffset | None:
-        """What it finds; `give_way` is called between pieces of the batch.
+    def run(self) -> TimedOffset | None:
+        """What it finds, before anybody else has a turn.
 
         Raises OSError, and KafkaError where the batch cannot be read.
         """
+        return self._run(self._segment.open(), _keep_on)
+
+    def run_apart(self, give_way: Callable[[], None]) -> TimedOffset | None:
+        """The same in a worker, whoever closes the log meanwhile; `give_way` is called between
+        pieces of the batch. FileNotFoundError if the segment has been deleted."""
+        file = self._segment.open_apart()
+        try:
+            return self._run(file, give_way)
+        finally:
+            file.close()
+
+    def _run(self, file: File, give_way: Callable[[], None]) -> TimedOffset | None:
+        def read(position: int, size: int) -> bytes:
+            return file.pread(size, self._position + position)
+
         epoch = self.header.partition_leader_epoch
         if self._timestamp is not None and self.header.magic == MAGIC:
             # Only who asks for a time reads records: their readers are loaded then.
             from ottla.protocol.records.times import first_with_time
 
             first = first_with_time(
-                self.header, self._read, self._timestamp, self._least_offset, give_way=give_way
+                self.header, read, self._timestamp, self._least_offset, give_way=give_way
             )
             return None if first is None else (*first, epoch)
         found: TimedOffset | None = None
-        for record in self._records():
+        for record in self._records(read(0, self.header.size)):
             if record.offset < self._least_offset:
                 continue
             if self._timestamp is None:
@@ -99,11 +114,7 @@ class BatchSearch:
                 return record.offset, record.timestamp, epoch
         return found
 
-    def _read(self, position: int, size: int) -> bytes:
-        return self.file.pread(size, self._position + position)
-
-    def _records(self) -> Iterator[Record]:
-        batch = memoryview(self._read(0, self.header.size))
+    def _records(self, batch: bytes) -> Iterator[Record]:
         if self.header.magic == MAGIC:
             from ottla.protocol.records.record import iterate_records
 
@@ -147,7 +158,7 @@ def first_at(segments: Segments, timestamp: int, log_start_offset: int) -> Steps
             reached = header.last_offset + 1
             if header.max_timestamp >= timestamp and reached > log_start_offset:
                 found = yield BatchSearch(
-                    file, at, header, timestamp=timestamp, least_offset=log_start_offset
+                    segment, at, header, timestamp=timestamp, least_offset=log_start_offset
                 )
                 if found is not None:
                     return found
@@ -225,9 +236,7 @@ def _greatest_in_first(
             reached = header.last_offset + 1
             if header.max_timestamp > greatest:
                 if header.base_offset < offset or header.magic != MAGIC:
-                    search = BatchSearch(
-                        segment.open(), at, header, timestamp=None, least_offset=offset
-                    )
+                    search = BatchSearch(segment, at, header, timestamp=None, least_offset=offset)
                     break
                 greatest = header.max_timestamp
             left -= 1

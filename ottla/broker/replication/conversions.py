@@ -107,7 +107,7 @@ class ConversionQueue:
         except RuntimeError as error:  # the broker has stopped
             self._loop.call_soon(done, error)
             return
-        future.add_done_callback(lambda finished: done(finished.exception() or finished.result()))
+        future.add_done_callback(lambda finished: done(_outcome_of(finished)))
 
     def follow(self, records: bytearray | memoryview, then: Converted) -> None:
         """Queues an append that needs no work of its own. `records` must be the caller's copy."""
@@ -150,3 +150,11 @@ class ConversionQueue:
                 self._loop.call_soon(self._drain)
             else:
                 self._tell_reached()
+
+
+def _outcome_of(
+    finished: asyncio.Future[bytearray | memoryview],
+) -> bytearray | memoryview | BaseException:
+    if finished.cancelled():
+        return asyncio.CancelledError()
+    return finished.exception() or finished.result()
