@@ -28,14 +28,9 @@ _FALLBACKS = (
 _FALLBACKS_OF = {name: names for names in _FALLBACKS for name in names}
 
 
-def describe_topic(config: BrokerConfig, overrides: Mapping[str, str | None]) -> list[ConfigEntry]:
-    """The 33 settings of a topic with these settings of its own, sorted by name."""
-    return TopicDescriber(config).describe(overrides)
-
-
 class TopicDescriber:
     """Describes topics of one broker configuration. What a topic does not set itself is the same
-    entry for all of them: the 33 take half a millisecond, and a request may name thousands."""
+    entry for all of them: all 33 take half a millisecond, and a request may name thousands."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self.defaults = topic_defaults(config)

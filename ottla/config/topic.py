@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from ottla.config.broker import BrokerConfig, Layers, acting_keys
+from ottla.config.broker import BrokerConfig, acting_keys
 from ottla.config.keys import (
     Bool,
     CleanupPolicy,
@@ -221,20 +221,13 @@ def topic_defaults(broker: BrokerConfig) -> dict[str, Value]:
     return defaults
 
 
-def validate_topic_overrides(
-    overrides: Mapping[str, str | None], broker: BrokerConfig | None = None
-) -> None:
-    """Raises ConfigError, in Kafka's words, when a topic cannot have these settings.
-
-    `broker` lets settings be compared with those that the topic would take from it.
-    """
-    check_topic_overrides(overrides, topic_defaults(broker or BrokerConfig.assemble(Layers())))
-
-
 def check_topic_overrides(
     overrides: Mapping[str, str | None], defaults: Mapping[str, Value]
 ) -> None:
-    """The same for one topic of many, by the defaults of all."""
+    """Raises ConfigError, in Kafka's words, when a topic cannot have these settings.
+
+    `defaults` are those of all topics, with which settings are compared.
+    """
     null = [name for name, text in overrides.items() if text is None]
     if null:
         raise ConfigError(f"Null value not supported for topic configs: {','.join(null)}")
@@ -258,17 +251,11 @@ def check_topic_overrides(
         )
 
 
-def effective_topic_values(
-    broker: BrokerConfig, overrides: Mapping[str, str | None]
-) -> dict[str, Value]:
-    """The value of every topic key for a topic with these (known) settings of its own."""
-    return with_overrides(topic_defaults(broker), overrides)
-
-
 def with_overrides(
     defaults: Mapping[str, Value], overrides: Mapping[str, str | None]
 ) -> dict[str, Value]:
-    """The same, by the defaults of all topics. Settings are parsed in Kafka's order of keys."""
+    """The value of every topic key for a topic with these (known) settings of its own, which are
+    parsed in Kafka's order of keys; `defaults` are those of all topics."""
     values = dict(defaults)
     if overrides:
         for name, topic_key in topic_keys().items():
@@ -280,7 +267,7 @@ def with_overrides(
 
 def effective_log_config(broker: BrokerConfig, overrides: Mapping[str, str | None]) -> LogConfig:
     """What the log of a topic with these (valid) settings goes by."""
-    values = effective_topic_values(broker, overrides)
+    values = with_overrides(topic_defaults(broker), overrides)
     chosen: dict[str, Any] = {
         field.name: values[dotted(field.name)]
         for field in fields(LogConfig)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ottla.config.broker import BrokerConfig
-from ottla.config.describe import describe_broker, describe_broker_defaults, describe_topic
+from ottla.config.describe import TopicDescriber, describe_broker, describe_broker_defaults
 from ottla.config.dynamic import validate_broker_overrides
 from ottla.config.load import load
-from ottla.config.topic import effective_log_config, validate_topic_overrides
+from ottla.config.topic import check_topic_overrides, effective_log_config, topic_defaults
 from ottla.config.types import ConfigEntry, ConfigError, ConfigSource, ConfigType, LogConfig
 
 PLAIN = load(environ={}).config
@@ -20,7 +20,7 @@ def configured(*overrides: str) -> BrokerConfig:
 
 def topic_entry(config: BrokerConfig, name: str, **overrides: str) -> ConfigEntry:
     named = {key.replace("_", "."): value for key, value in overrides.items()}
-    return next(entry for entry in describe_topic(config, named) if entry.name == name)
+    return next(entry for entry in TopicDescriber(config).describe(named) if entry.name == name)
 
 
 def broker_entry(config: BrokerConfig, name: str) -> ConfigEntry:
@@ -54,7 +54,7 @@ def sources(entry: ConfigEntry) -> list[tuple[str, str | None, int]]:
 )
 def test_refused_in_kafkas_words(overrides: dict[str, str | None], sentence: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        validate_topic_overrides(overrides)
+        check_topic_overrides(overrides, topic_defaults(PLAIN))
 
     assert caught.value.message == sentence
 
@@ -62,9 +62,9 @@ def test_refused_in_kafkas_words(overrides: dict[str, str | None], sentence: str
 def test_a_setting_is_compared_with_what_the_broker_gives() -> None:
     broker = configured("log.cleaner.max.compaction.lag.ms=10")
 
-    validate_topic_overrides({"min.compaction.lag.ms": "100"})
+    check_topic_overrides({"min.compaction.lag.ms": "100"}, topic_defaults(PLAIN))
     with pytest.raises(ConfigError, match=r"conflict topic config setting"):
-        validate_topic_overrides({"min.compaction.lag.ms": "100"}, broker)
+        check_topic_overrides({"min.compaction.lag.ms": "100"}, topic_defaults(broker))
 
 
 def test_a_log_without_settings_of_its_own_has_the_defaults() -> None:
@@ -103,16 +103,16 @@ def test_kafkas_default_levels_leave_the_choice_to_the_codec(
 
 
 def test_small_segments_for_tests() -> None:
-    validate_topic_overrides({"internal.segment.bytes": "100"})
+    check_topic_overrides({"internal.segment.bytes": "100"}, topic_defaults(PLAIN))
 
     assert effective_log_config(PLAIN, {"internal.segment.bytes": "100"}).segment_bytes == 100
-    assert len(describe_topic(PLAIN, {})) == 33
+    assert len(TopicDescriber(PLAIN).describe({})) == 33
 
 
 def test_described_sorted_with_kafkas_sources() -> None:
     config = PLAIN.with_dynamic(default={"min.insync.replicas": "1"})
 
-    entries = describe_topic(config, {"retention.ms": " 5000"})
+    entries = TopicDescriber(config).describe({"retention.ms": " 5000"})
     by_source: dict[int, list[str]] = {}
     for entry in entries:
         by_source.setdefault(int(entry.source), []).append(entry.name)

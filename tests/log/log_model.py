@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from ottla.broker.log.log import UPPER_HIGH_WATERMARK, UPPER_LAST_STABLE, UPPER_LOG_END, Log
 from ottla.broker.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from ottla.broker.log.time_search import run_all
 from ottla.config.types import LogConfig
 from ottla.protocol.records.batch import read_header
 from ottla.protocol.records.builder import build_batch
@@ -211,7 +212,7 @@ class LogModel:
         found = self.log.offset_for_timestamp(timestamp)
         assert expected == (found and found[:2]), (timestamp, expected, found)
         greatest = max((one[1] for one in records), default=None)
-        newest = self.log.max_timestamp_offset()
+        newest = run_all(self.log.steps_to_max_timestamp())
         if newest is not None and greatest is not None and newest[1] >= greatest:
             assert newest[:2] == next(one for one in records if one[1] == greatest)
 

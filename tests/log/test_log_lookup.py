@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.broker.log.log import Log
+from ottla.broker.log.time_search import run_all
 from ottla.config.types import LogConfig
 from ottla.protocol.records.record import Record, iterate_records
 from tests.log.logs import NOW, SMALL, flush, headers_of, new_disk, open_log, read_all, timed_batch
@@ -58,7 +59,7 @@ def test_times_are_found_as_by_a_walk(
     if records and start == 0:
         greatest = max(record.timestamp for record in records)
         first = next(record for record in records if record.timestamp == greatest)
-        assert log.max_timestamp_offset() == (first.offset, greatest, 2)
+        assert run_all(log.steps_to_max_timestamp()) == (first.offset, greatest, 2)
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO])
@@ -80,14 +81,14 @@ def test_an_empty_log_has_no_time() -> None:
     log = open_log(new_disk())
 
     assert log.offset_for_timestamp(0) is None
-    assert log.max_timestamp_offset() is None
+    assert run_all(log.steps_to_max_timestamp()) is None
 
 
 def test_records_without_a_time_are_not_found_by_it() -> None:
     log = open_log(new_disk())
     log.append_as_leader(timed_batch([-1, -1]), leader_epoch=0, now_ms=NOW)
 
-    assert log.max_timestamp_offset() is None
+    assert run_all(log.steps_to_max_timestamp()) is None
     assert log.offset_for_timestamp(0) is None
 
 
@@ -97,4 +98,4 @@ def test_the_brokers_time_counts_where_it_sets_it() -> None:
         log.append_as_leader(timed_batch([5, 6]), leader_epoch=0, now_ms=NOW + step)
 
     assert log.offset_for_timestamp(NOW + 1) == (2, NOW + 1, 0)
-    assert log.max_timestamp_offset() == (4, NOW + 2, 0)
+    assert run_all(log.steps_to_max_timestamp()) == (4, NOW + 2, 0)

@@ -19,6 +19,7 @@ from ottla.broker.log.time_search import (
     BatchSearch,
     Steps,
     TimedOffset,
+    run_all,
 )
 from ottla.config.types import LogConfig
 from ottla.protocol.records.batch import write_crc
@@ -220,7 +221,7 @@ def test_the_greatest_below_the_log_start_does_not_count() -> None:
     log.delete_records(1)
 
     assert counted(log.steps_to_max_timestamp())[0] == (3, NOW + 30, 0)
-    assert log.max_timestamp_offset() == (3, NOW + 30, 0)
+    assert run_all(log.steps_to_max_timestamp()) == (3, NOW + 30, 0)
 
 
 def test_only_what_is_small_and_plain_is_short() -> None:

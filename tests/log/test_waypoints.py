@@ -10,6 +10,7 @@ import pytest
 
 from ottla.broker.log import waypoint_keeper
 from ottla.broker.log.log import Log
+from ottla.broker.log.time_search import run_all
 from ottla.broker.log.waypoints import WAYPOINT_FILE
 from ottla.config.types import LONG_MAX, LogConfig
 from ottla.testing.disk import SimDisk
@@ -66,7 +67,7 @@ def check_whole(log: Log, data: bytes) -> None:
     assert log.producer_state.producers[1].next_sequence == 22
     for step in range(22):
         assert log.offset_for_timestamp(NOW + step) == (step, NOW + step, 0)
-    assert log.max_timestamp_offset() == (21, NOW + 21, 0)
+    assert run_all(log.steps_to_max_timestamp()) == (21, NOW + 21, 0)
 
 
 @pytest.mark.parametrize("recovery_point", [20, 21, 22])

@@ -83,13 +83,11 @@ def handle_list_offsets(
             except KafkaError as error:
                 answer.error_code = int(error.code)
                 continue
-            if found is not None:
-                if found is BY_TIME:
-                    timed = [] if timed is None else timed
-                    timed.append((topic.name, asked, answer))
-                    continue
-                answer.offset, answer.timestamp, epoch = found
-                answer.leader_epoch = epoch if version >= EPOCHS_SINCE_VERSION else NO_EPOCH
+            if found is BY_TIME:
+                timed = [] if timed is None else timed
+                timed.append((topic.name, asked, answer))
+            elif found is not None:
+                _fill(answer, found, version)
     if timed is not None:
         steps = _look_up(session.rooms, request, version, timed)
         following = session.rooms.time_lookups.follow(steps)
@@ -189,6 +187,11 @@ def _list_offset(
     return BY_TIME
 
 
+def _fill(answer: PartitionAnswer, found: TimedOffset, version: int) -> None:
+    answer.offset, answer.timestamp, epoch = found
+    answer.leader_epoch = epoch if version >= EPOCHS_SINCE_VERSION else NO_EPOCH
+
+
 def _look_up(rooms: Rooms, request: ListOffsetsRequest, version: int, timed: list[Timed]) -> Steps:
     """Fills the answers in, one after another; finds nothing itself."""
     for topic, asked, answer in timed:
@@ -202,8 +205,7 @@ def _look_up(rooms: Rooms, request: ListOffsetsRequest, version: int, timed: lis
             rooms.events.error("times_not_read", topic=topic, partition=index, reason=reason)
         else:
             if found is not None:
-                answer.offset, answer.timestamp, epoch = found
-                answer.leader_epoch = epoch if version >= EPOCHS_SINCE_VERSION else NO_EPOCH
+                _fill(answer, found, version)
         yield None
     return None
 

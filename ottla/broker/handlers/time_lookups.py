@@ -62,7 +62,7 @@ class TimeLookups:
         await self._workers.acquire()
         try:
             running = self._in_worker(partial(search.run_apart, _Pauses().give_way))
-        except BaseException:  # no thread can be started, or the broker has stopped
+        except RuntimeError:  # no thread can be started, or the broker has stopped
             self._workers.release()
             raise
         # Not before the worker is through, though nobody may wait for it any more.

@@ -181,16 +181,12 @@ class ReadableLog:
         """(offset, timestamp, epoch) of the first record with at least that timestamp."""
         return time_search.run_all(self.steps_to_timestamp(timestamp))
 
-    def max_timestamp_offset(self) -> TimedOffset | None:
-        """(offset, timestamp, epoch) of the first record with the greatest timestamp."""
-        return time_search.run_all(self.steps_to_max_timestamp())
-
     def steps_to_timestamp(self, timestamp: int) -> Steps:
         """`offset_for_timestamp` for who gives way meanwhile; see `time_search.py`."""
         return time_search.first_at(self.segments, timestamp, self.log_start_offset)
 
     def steps_to_max_timestamp(self) -> Steps:
-        """`max_timestamp_offset` for who gives way meanwhile; see `time_search.py`."""
+        """To the first record with the greatest timestamp, in the same way."""
         return time_search.first_with_greatest(self.segments, self.log_start_offset)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:

@@ -41,9 +41,6 @@ TimedOffset = tuple[int, int, int]
 """Offset, timestamp, leader epoch."""
 
 
-def _keep_on() -> None: ...
-
-
 class BatchSearch:
     """The first record of one batch with at least a timestamp, or with the greatest one if that is
     None, that is not below an offset."""
@@ -79,7 +76,7 @@ class BatchSearch:
 
         Raises OSError, and KafkaError where the batch cannot be read.
         """
-        return self._run(self._segment.open(), _keep_on)
+        return self._run(self._segment.open())
 
     def run_apart(self, give_way: Callable[[], None]) -> TimedOffset | None:
         """The same in a worker, whoever closes the log meanwhile; `give_way` is called between
@@ -90,7 +87,7 @@ class BatchSearch:
         finally:
             file.close()
 
-    def _run(self, file: File, give_way: Callable[[], None]) -> TimedOffset | None:
+    def _run(self, file: File, give_way: Callable[[], None] | None = None) -> TimedOffset | None:
         def read(position: int, size: int) -> bytes:
             return file.pread(size, self._position + position)
 

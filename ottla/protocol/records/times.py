@@ -24,16 +24,13 @@ _RAW_LENGTH_MIN = 2 * (RECORD_SIZE_MIN - 1)
 Read = Callable[[int, int], bytes]
 
 
-def _keep_on() -> None: ...
-
-
 def first_with_time(
     header: BatchHeader,
     read: Read,
     timestamp: int,
     least_offset: int,
     *,
-    give_way: Callable[[], None] = _keep_on,
+    give_way: Callable[[], None] | None = None,
 ) -> tuple[int, int] | None:
     """(offset, timestamp) of the first record with at least both; None if there is none.
 
@@ -46,7 +43,8 @@ def first_with_time(
         return None
 
     def read_next(position: int, size: int) -> bytes:
-        give_way()
+        if give_way is not None:
+            give_way()
         return read(position, size)
 
     if header.codec == 0:
@@ -58,7 +56,8 @@ def first_with_time(
     plain, end = decompress_into_map(header.codec, batch[HEADER_SIZE:], limit=RECORDS_SIZE_MAX)
 
     def read_plain(position: int, size: int) -> bytes:
-        give_way()
+        if give_way is not None:
+            give_way()
         return plain[position : position + size]
 
     with plain:
