@@ -144,8 +144,8 @@ class BrokerConfig(ConsumerGroupConfig, ShareGroupConfig, TransactionConfig):
     socket_send_buffer_bytes: Int = key(
         102_400,
         "SO_SNDBUF of client connections; -1 leaves it to the operating system. So does 102400,"
-        " with a bound on answers that are copies, until records leave by a file: then it is"
-        " 384 KiB, and 100 KiB for who reads much from the disk.",
+        " with bounds on what is not sent yet; it is 100 KiB for who reads much from the disk, and"
+        " 384 KiB for who reads files by BBR.",
     )
     socket_receive_buffer_bytes: Int = key(
         102_400,

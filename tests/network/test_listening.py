@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 import uvloop
 
+from ottla.broker.network import listening as listening_module
 from ottla.broker.network.listening import Listening
 from ottla.config.types import Listener
 
@@ -103,3 +104,58 @@ def test_of_two_that_bind_at_once_who_listens_first_has_the_port(loop: str) -> N
             await one.wait_closed()
 
     run(loop, scenario)
+
+
+def congestion_of(sock: socket.socket) -> bytes:
+    return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0")
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_CONGESTION"), reason="the system tells nothing of it")
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+@pytest.mark.parametrize("loop", LOOPS)
+def test_who_connects_by_loopback_alone_is_sent_what_there_is_room_for(
+    loop: str, host: str
+) -> None:
+    """Others keep what the system's owner chose for their lines."""
+    accepted: list[bytes] = []
+
+    class Noting(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            sock = transport.get_extra_info("socket")
+            with socket.socket(fileno=socket.dup(sock.fileno())) as own:
+                accepted.append(congestion_of(own))
+
+    async def scenario() -> None:
+        listening = Listening()
+        (bound,) = await listening.bind([Listener("PLAINTEXT", host, 0)])
+        await listening.serve(lambda _name: Noting(), backlog=BACKLOG)
+        _, writer = await asyncio.open_connection("127.0.0.1", bound.port)
+        while not accepted:
+            await asyncio.sleep(0)
+        writer.close()
+        await writer.wait_closed()
+        listening.close()
+        await listening.wait_closed()
+
+    run(loop, scenario)
+    with socket.socket() as untouched:
+        expected = b"reno" if host == "127.0.0.1" else congestion_of(untouched)
+    assert accepted == [expected]
+
+
+def test_a_system_that_refuses_the_choice_is_served_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listening_module, "LOOPBACK_CONGESTION", b"no-such-thing")
+
+    async def scenario() -> None:
+        listening = Listening()
+        (bound,) = await listening.bind([ANY_PORT])
+        await listening.serve(protocol, backlog=BACKLOG)
+        _, writer = await asyncio.open_connection(bound.host, bound.port)
+        writer.close()
+        await writer.wait_closed()
+        listening.close()
+        await listening.wait_closed()
+
+    run("uvloop", scenario)

@@ -39,7 +39,7 @@ INSERTED_BYTES_MAX = 4096
 """Up to this a slice is copied once more, into its headers, which costs less than a list of three
 buffers; a larger one is read into a buffer of its own and copied no more."""
 STEP_BYTES = 384 * 1024
-"""Sent by the loop at most per sendfile call: half of what a socket holds, where the system lets it
+"""Sent by the loop at most per sendfile call: less than half of what a socket holds
 (`send_buffer.py`). What it has no room for would stay in the call for as long as its reader makes
 room: some tenths of a millisecond are enough."""
 TURN_BYTES = 384 * 1024
