@@ -20,6 +20,7 @@ from ottla.broker.telemetry.lag import LoopLag, Timers
 from ottla.broker.telemetry.metrics import SECONDS, HistogramSample, Registry, Sample
 from ottla.broker.telemetry.process import watch_process
 from ottla.broker.transaction_measures import watch_transactions
+from ottla.protocol.errors import ErrorCode
 
 THROTTLED_CLIENTS_MAX = 20
 """Clients that are named by the page for each quota; a client chooses its id as it likes."""
@@ -65,6 +66,12 @@ class Measures:
             "Time from a request's last byte to its answer, by API.",
             LATENCY_BUCKETS_S,
             self._latencies,
+        )
+        registry.watch(
+            "ottla_answer_errors_total",
+            "Errors that clients were told, by API; one answer may tell several.",
+            self._answer_errors,
+            kind="counter",
         )
         registry.watch(
             "ottla_received_bytes_total",
@@ -233,6 +240,11 @@ class Measures:
         for entry in self._server.table.values():
             if entry.requests:
                 yield {"api": entry.api.key.name}, entry.buckets, entry.seconds
+
+    def _answer_errors(self) -> Iterable[Sample]:
+        for entry in self._server.table.values():
+            for code, count in sorted(entry.errors.items()):
+                yield {"api": entry.api.key.name, "error": ErrorCode(code).name}, count
 
     def _refused(self) -> Iterable[Sample]:
         counts = self._server.refusals.counts

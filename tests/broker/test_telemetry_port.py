@@ -20,7 +20,9 @@ from ottla.broker.metadata.image import GROUP_RESOURCE
 from ottla.broker.ports import File
 from ottla.broker.readiness import PROBE_FILE
 from ottla.config.load import load
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.configs import IncrementalAlterConfigsRequest
+from ottla.protocol.messages.topics import CreateTopicsRequest
 from ottla.testing.embedded import Broker
 from tests.broker.small_client import client_of
 from tests.log.events import RecordedEvents
@@ -112,6 +114,25 @@ async def test_all_that_a_broker_measures_can_be_read() -> None:
     assert 'ottla_connections_refused_total{limit="max.connections"} 0' in samples
     assert all(SAMPLE.fullmatch(line) for line in samples)
     assert len(samples) == len({line.rpartition(" ")[0] for line in samples})
+
+
+async def test_what_clients_are_told_is_counted_by_api_and_error() -> None:
+    async with Broker(config={"message.max.bytes": "200"}) as broker:
+        async with client_of(broker) as client:
+            await client.create("t")
+            assert (await client.produce("t", b"v")).error_code == 0
+            for _ in range(2):
+                produced = await client.produce("t", bytes(300))
+                assert produced.error_code == ErrorCode.MESSAGE_TOO_LARGE
+            again = [CreateTopicsRequest.CreatableTopic("t", 1, 1)]
+            await client.connection.request(CreateTopicsRequest(again), 7)
+        samples = set(broker.running.measures.registry.lines())
+
+    told = {line for line in samples if line.startswith("ottla_answer_errors_total")}
+    assert told == {
+        'ottla_answer_errors_total{api="PRODUCE",error="MESSAGE_TOO_LARGE"} 2',
+        'ottla_answer_errors_total{api="CREATE_TOPICS",error="TOPIC_ALREADY_EXISTS"} 1',
+    }
 
 
 async def _get(broker: Broker, target: str) -> str:

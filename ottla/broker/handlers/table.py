@@ -6,11 +6,13 @@ An API is here whole, with Kafka 4.3.1's version range, or it is not in ApiVersi
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
 from ottla.protocol.api import Api
 from ottla.protocol.codec import decoder
+from ottla.protocol.error_codes import CountErrors, ErrorCounts, error_counter
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.frame import ResponseEncoder, response_encoder
 
@@ -54,8 +56,10 @@ class Entry:
     __slots__ = (
         "api",
         "buckets",
+        "count_errors",
         "decoders",
         "encoders",
+        "errors",
         "handle",
         "response",
         "seconds",
@@ -69,6 +73,9 @@ class Entry:
         self.encoders = Encoders(api)
         self.seconds = 0.0
         self.buckets = [0] * (len(LATENCY_BUCKETS_S) + 1)
+        self.errors: ErrorCounts = defaultdict(int)
+        """Of all answers, as `count_errors(response, errors)` adds them."""
+        self.count_errors: CountErrors = self._compile_and_count
 
     def observe(self, seconds: float) -> None:
         """Counts one answered request; `seconds` from where it was let pass to its answer."""
@@ -79,6 +86,11 @@ class Entry:
     def requests(self) -> int:
         """How many requests were counted."""
         return sum(self.buckets)
+
+    def _compile_and_count(self, response: Any, errors: ErrorCounts) -> None:
+        """With the first answer: compiled for each API at the start, it would be a delay."""
+        self.count_errors = error_counter(self.response)
+        self.count_errors(response, errors)
 
     def error_response(self, code: ErrorCode, version: int) -> Any | None:
         """An answer that says only `code`, for a response with a place for it at its top."""

@@ -517,6 +517,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             data, slices = entry.encoders[version](correlation_id, response)
             self._outbox.put(data, slices)
+            entry.count_errors(response, entry.errors)
         except ResponseTooLarge as error:
             self._endpoint.refused(self, str(error))
             self.close("response_too_large")
