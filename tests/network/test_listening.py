@@ -34,6 +34,27 @@ def protocol(name: str) -> asyncio.BaseProtocol:
     return asyncio.Protocol()
 
 
+async def serve_one(
+    listening: Listening,
+    port: int,
+    made: Callable[[], asyncio.Protocol] = asyncio.Protocol,
+) -> None:
+    """Serves until one client is connected, and ends."""
+    connected = asyncio.Event()
+
+    def new_connection(_name: str) -> asyncio.BaseProtocol:
+        asyncio.get_running_loop().call_soon(connected.set)
+        return made()
+
+    await listening.serve(new_connection, backlog=BACKLOG)
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    await connected.wait()
+    writer.close()
+    await writer.wait_closed()
+    listening.close()
+    await listening.wait_closed()
+
+
 @pytest.mark.parametrize("loop", LOOPS)
 def test_nobody_can_connect_before_the_listeners_are_served(loop: str) -> None:
     async def scenario() -> None:
@@ -41,12 +62,7 @@ def test_nobody_can_connect_before_the_listeners_are_served(loop: str) -> None:
         (bound,) = await listening.bind([ANY_PORT])
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection(bound.host, bound.port)
-        await listening.serve(protocol, backlog=BACKLOG)
-        _, writer = await asyncio.open_connection(bound.host, bound.port)
-        writer.close()
-        await writer.wait_closed()
-        listening.close()
-        await listening.wait_closed()
+        await serve_one(listening, bound.port)
 
     run(loop, scenario)
 
@@ -128,14 +144,7 @@ def test_who_connects_by_loopback_alone_is_sent_what_there_is_room_for(
     async def scenario() -> None:
         listening = Listening()
         (bound,) = await listening.bind([Listener("PLAINTEXT", host, 0)])
-        await listening.serve(lambda _name: Noting(), backlog=BACKLOG)
-        _, writer = await asyncio.open_connection("127.0.0.1", bound.port)
-        while not accepted:
-            await asyncio.sleep(0)
-        writer.close()
-        await writer.wait_closed()
-        listening.close()
-        await listening.wait_closed()
+        await serve_one(listening, bound.port, Noting)
 
     run(loop, scenario)
     with socket.socket() as untouched:
@@ -151,11 +160,6 @@ def test_a_system_that_refuses_the_choice_is_served_all_the_same(
     async def scenario() -> None:
         listening = Listening()
         (bound,) = await listening.bind([ANY_PORT])
-        await listening.serve(protocol, backlog=BACKLOG)
-        _, writer = await asyncio.open_connection(bound.host, bound.port)
-        writer.close()
-        await writer.wait_closed()
-        listening.close()
-        await listening.wait_closed()
+        await serve_one(listening, bound.port)
 
     run("uvloop", scenario)
