@@ -42,7 +42,6 @@ from ottla.broker.handlers.produce_forms import ProduceForms
 from ottla.broker.handlers.producer_ids import ProducerIds
 from ottla.broker.handlers.served import build_table
 from ottla.broker.handlers.setting_history import SettingHistory
-from ottla.broker.handlers.time_lookups import TimeLookups
 from ottla.broker.handlers.topic_names import LogConfigs
 from ottla.broker.jobs import schedule_jobs
 from ottla.broker.log.log import Log
@@ -74,6 +73,7 @@ from ottla.broker.replication.replicas import Replicas
 from ottla.broker.scheduler import Scheduler
 from ottla.broker.share.partitions import MemberListener, SharePartitions
 from ottla.broker.telemetry.http import Pages, TelemetryServer
+from ottla.broker.time_lookups import TimeLookups
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import effective_log_config
 from ottla.config.types import ConfigError, Listener, LogConfig
@@ -288,6 +288,7 @@ class Broker:
         share_state = self._make_share_state(groups)
         producer_ids = ProducerIds()
         transactions = self._make_transactions(groups, producer_ids)
+        time_lookups = TimeLookups(partial(self._loop.run_in_executor, self._workers))
         return Rooms(
             config=self._static,
             clock=self._clock,
@@ -312,6 +313,8 @@ class Broker:
                 coordinator=share_state,
                 config=lambda: self.rooms.config,
                 image=lambda: self.quorum.image,
+                time_lookups=time_lookups,
+                spawn=self._spawn,
             ),
             coordinator_topics=CoordinatorTopics(),
             mutation_quotas=MutationQuotas(
@@ -322,7 +325,7 @@ class Broker:
             unreadable=UnreadableRanges(self._events),
             setting_history=SettingHistory(self._clock, self._events),
             partition_answers=PartitionAnswers(),
-            time_lookups=TimeLookups(partial(self._loop.run_in_executor, self._workers)),
+            time_lookups=time_lookups,
         )
 
     def _make_groups(self) -> GroupCoordinator:

@@ -22,7 +22,7 @@ import tempfile
 import threading
 from collections.abc import Coroutine, Mapping
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from ottla.broker.broker import Broker as RunningBroker
 from ottla.broker.telemetry.logs import quiet_logger
@@ -35,6 +35,8 @@ Setting = str | int | float | bool
 
 HEARTBEAT_MS = 500
 NOT_STARTED = "the broker is not started: enter its `with` block, or call its start()"
+BLOCKING = "a Broker runs on a loop: `async with Broker()`; `with BrokerThread()` brings its own"
+AWAITING = "`async with BrokerThread()` would block the loop: write `async with Broker()`"
 STARTED = "the broker is started already: stop it first, or make another one"
 
 
@@ -121,6 +123,12 @@ class Broker:
         self._running = None
         if self._is_temporary and self._data_dir is not None:
             shutil.rmtree(self._data_dir, ignore_errors=True)
+
+    def __enter__(self) -> NoReturn:
+        raise TypeError(BLOCKING)
+
+    def __exit__(self, *_: object) -> None:
+        """Python asks for both before it enters."""
 
     async def __aenter__(self) -> Broker:
         await self.start()
@@ -212,6 +220,12 @@ class BrokerThread:
         if self._thread is None:
             raise RuntimeError(NOT_STARTED)
         return self._thread.call(work)
+
+    async def __aenter__(self) -> NoReturn:
+        raise TypeError(AWAITING)
+
+    async def __aexit__(self, *_: object) -> None:
+        """Python asks for both before it enters."""
 
     def __enter__(self) -> BrokerThread:
         self.start()

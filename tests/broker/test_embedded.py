@@ -305,3 +305,15 @@ async def test_the_settings_that_are_not_kafkas_are_named_in_the_readme() -> Non
 
     assert len(left) == 4
     assert [name for name in left if f"`{name}`" not in readme] == []
+
+
+def test_a_broker_without_await_says_which_one_blocks() -> None:
+    expected = r"`async with Broker\(\)`; `with BrokerThread\(\)`"
+    with pytest.raises(TypeError, match=expected), Broker():
+        pass
+
+
+async def test_a_thread_that_is_awaited_says_which_one_to_await() -> None:
+    with pytest.raises(TypeError, match=r"write `async with Broker\(\)`"):
+        async with BrokerThread():
+            pass

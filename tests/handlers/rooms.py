@@ -31,7 +31,6 @@ from ottla.broker.handlers.metadata import PartitionAnswers
 from ottla.broker.handlers.producer_ids import ProducerIds
 from ottla.broker.handlers.served import HANDLERS
 from ottla.broker.handlers.setting_history import SettingHistory
-from ottla.broker.handlers.time_lookups import TimeLookups
 from ottla.broker.handlers.topic_names import LogConfigs
 from ottla.broker.log.log import Log
 from ottla.broker.log.manager import LogManager
@@ -55,6 +54,7 @@ from ottla.broker.replication.moves import ReplicaMoves
 from ottla.broker.replication.publishing import Publisher
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.share.partitions import MemberListener, SharePartitions
+from ottla.broker.time_lookups import TimeLookups
 from ottla.config.broker import BrokerConfig, Layers
 from ottla.config.topic import effective_log_config
 from ottla.config.types import LogConfig
@@ -136,6 +136,7 @@ class House:
         groups, share_state = self._make_coordinators(replicas)
         producer_ids = ProducerIds()
         transactions = self._make_transactions(replicas, groups, producer_ids)
+        time_lookups = TimeLookups(self._in_worker, lambda: self.lookup_clock_s())
         self.rooms = Rooms(
             config=self._config,
             clock=self._clock,
@@ -152,13 +153,13 @@ class House:
             share_state=share_state,
             transactions=transactions,
             enlisting=Enlisting(transactions),
-            shares=self._make_shares(replicas, groups, share_state),
+            shares=self._make_shares(replicas, groups, share_state, time_lookups),
             coordinator_topics=CoordinatorTopics(),
             mutation_quotas=MutationQuotas(11_000),
             unreadable=UnreadableRanges(self.events),
             setting_history=SettingHistory(self._clock, self.events),
             partition_answers=PartitionAnswers(),
-            time_lookups=TimeLookups(self._in_worker, lambda: self.lookup_clock_s()),
+            time_lookups=time_lookups,
         )
         self.session = Session(self.rooms, LISTENER, "127.0.0.1", 9092, "127.0.0.1:50000")
         await quorum.start()
@@ -320,7 +321,11 @@ class House:
         )
 
     def _make_shares(
-        self, replicas: Replicas, groups: GroupCoordinator, share_state: ShareCoordinator
+        self,
+        replicas: Replicas,
+        groups: GroupCoordinator,
+        share_state: ShareCoordinator,
+        time_lookups: TimeLookups,
     ) -> SharePartitions:
         return SharePartitions(
             loop=asyncio.get_running_loop(),
@@ -330,6 +335,8 @@ class House:
             coordinator=share_state,
             config=lambda: self.rooms.config,
             image=lambda: self.rooms.image,
+            time_lookups=time_lookups,
+            spawn=self._spawn,
         )
 
     def _make_transactions(

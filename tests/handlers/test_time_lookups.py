@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.handlers.time_lookups import WORKERS_MAX
 from ottla.broker.log.log import Log
+from ottla.broker.time_lookups import WORKERS_MAX
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.offsets import ListOffsetsRequest
 from ottla.protocol.messages.topics import DeleteTopicsRequest
 from ottla.protocol.records.batch import HEADER_SIZE, write_crc
 from tests.handlers.rooms import House
 from tests.handlers.test_offsets import delete, list_offset
-from tests.log.logs import timed_batch
+from tests.log.logs import first_at_time, timed_batch
 from tests.log.test_time_search import lying_batch
 
 TIME = 1_700_000_000_000
@@ -182,7 +182,7 @@ async def test_what_cannot_be_read_is_the_same_error_for_its_partition_alone(
     write_crc(batch)
     await append(house, batch, 1)
     with pytest.raises(KafkaError) as caught:
-        log_of(house, 1).offset_for_timestamp(TIME + 20)
+        first_at_time(log_of(house, 1), TIME + 20)
     topic = ListOffsetsRequest.ListOffsetsTopic(
         "t",
         [

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 from ottla.broker.log.log import UPPER_HIGH_WATERMARK, UPPER_LAST_STABLE, UPPER_LOG_END, Log
 from ottla.broker.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX
-from ottla.broker.log.time_search import run_all
 from ottla.config.types import LogConfig
 from ottla.protocol.records.batch import read_header
 from ottla.protocol.records.builder import build_batch
@@ -22,7 +21,16 @@ from ottla.protocol.records.control import build_marker
 from ottla.protocol.records.record import Record, iterate_records
 from ottla.testing.platter import CrashMode
 from tests.log.events import RecordedEvents
-from tests.log.logs import DIRECTORY, NOW, SMALL, new_disk, open_log, read_all
+from tests.log.logs import (
+    DIRECTORY,
+    NOW,
+    SMALL,
+    first_at_time,
+    new_disk,
+    open_log,
+    read_all,
+    run_all,
+)
 
 PRODUCERS = (11, 12, 13)
 # Above every timestamp of a record, so that the rule for future timestamps stays quiet.
@@ -209,7 +217,7 @@ class LogModel:
             if record.offset >= self.start
         ]
         expected = next((one for one in records if one[1] >= timestamp), None)
-        found = self.log.offset_for_timestamp(timestamp)
+        found = first_at_time(self.log, timestamp)
         assert expected == (found and found[:2]), (timestamp, expected, found)
         greatest = max((one[1] for one in records), default=None)
         newest = run_all(self.log.steps_to_max_timestamp())

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ottla.broker.log.log import UPPER_HIGH_WATERMARK, UPPER_LOG_END, Log
+from ottla.broker.log.time_search import Steps, TimedOffset
 from ottla.broker.ports import Disk
 from ottla.config.types import LogConfig
 from ottla.protocol.records.batch import BatchHeader, iterate_headers
@@ -111,3 +112,20 @@ def read_all(log: Log, upper: int = UPPER_LOG_END, *, max_bytes: int = 300) -> b
 def offsets(log: Log, upper: int = UPPER_HIGH_WATERMARK) -> list[int]:
     """The base offsets of all batches that a reader gets."""
     return [header.base_offset for header in headers_of(read_all(log, upper))]
+
+
+def run_all(steps: Steps) -> TimedOffset | None:
+    """What a look-up by time finds, with nobody else's turn in between."""
+    found: TimedOffset | None = None
+    while True:
+        try:
+            search = steps.send(found)
+        except StopIteration as done:
+            result: TimedOffset | None = done.value
+            return result
+        found = None if search is None else search.run()
+
+
+def first_at_time(log: Log, timestamp: int) -> TimedOffset | None:
+    """(offset, timestamp, epoch) of the first record with at least that timestamp."""
+    return run_all(log.steps_to_timestamp(timestamp))

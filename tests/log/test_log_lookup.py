@@ -9,10 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.broker.log.log import Log
-from ottla.broker.log.time_search import run_all
 from ottla.config.types import LogConfig
 from ottla.protocol.records.record import Record, iterate_records
-from tests.log.logs import NOW, SMALL, flush, headers_of, new_disk, open_log, read_all, timed_batch
+from tests.log.logs import (
+    NOW,
+    SMALL,
+    first_at_time,
+    flush,
+    headers_of,
+    new_disk,
+    open_log,
+    read_all,
+    run_all,
+    timed_batch,
+)
 
 
 def fill(log: Log, batches: list[list[int]], **fields: int) -> None:
@@ -54,7 +64,7 @@ def test_times_are_found_as_by_a_walk(
 
     for probe in probes:
         expected = next((one for one in records if one.timestamp >= NOW + probe), None)
-        found = log.offset_for_timestamp(NOW + probe)
+        found = first_at_time(log, NOW + probe)
         assert found == (expected and (expected.offset, expected.timestamp, 2))
     if records and start == 0:
         greatest = max(record.timestamp for record in records)
@@ -72,15 +82,15 @@ def test_an_index_that_could_not_be_read_once_is_not_taken_for_empty(number: int
     wanted = log.segments[1].base_offset + 1
     disk.inject("open", number, path=log.segments[1].index.entries.path)
     with pytest.raises(OSError, match=r"Too many|Input"):
-        log.offset_for_timestamp(NOW + wanted)
+        first_at_time(log, NOW + wanted)
 
-    assert log.offset_for_timestamp(NOW + wanted) == (wanted, NOW + wanted, 2)
+    assert first_at_time(log, NOW + wanted) == (wanted, NOW + wanted, 2)
 
 
 def test_an_empty_log_has_no_time() -> None:
     log = open_log(new_disk())
 
-    assert log.offset_for_timestamp(0) is None
+    assert first_at_time(log, 0) is None
     assert run_all(log.steps_to_max_timestamp()) is None
 
 
@@ -89,7 +99,7 @@ def test_records_without_a_time_are_not_found_by_it() -> None:
     log.append_as_leader(timed_batch([-1, -1]), leader_epoch=0, now_ms=NOW)
 
     assert run_all(log.steps_to_max_timestamp()) is None
-    assert log.offset_for_timestamp(0) is None
+    assert first_at_time(log, 0) is None
 
 
 def test_the_brokers_time_counts_where_it_sets_it() -> None:
@@ -97,5 +107,5 @@ def test_the_brokers_time_counts_where_it_sets_it() -> None:
     for step in range(3):
         log.append_as_leader(timed_batch([5, 6]), leader_epoch=0, now_ms=NOW + step)
 
-    assert log.offset_for_timestamp(NOW + 1) == (2, NOW + 1, 0)
+    assert first_at_time(log, NOW + 1) == (2, NOW + 1, 0)
     assert run_all(log.steps_to_max_timestamp()) == (4, NOW + 2, 0)

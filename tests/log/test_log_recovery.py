@@ -21,6 +21,7 @@ from tests.log.logs import (
     SMALL,
     append,
     batch,
+    first_at_time,
     flush,
     new_disk,
     offsets,
@@ -337,7 +338,7 @@ def test_a_bad_index_is_rebuilt(suffix: str, damage: str) -> None:
     log = open_log(disk, SMALL, high_watermark=10**6)
 
     for step in range(40):
-        assert log.offset_for_timestamp(NOW + step) == (step, NOW + step, 0)
+        assert first_at_time(log, NOW + step) == (step, NOW + step, 0)
     assert read_all(log) == expected
     assert append(log) == 40
 

@@ -9,10 +9,18 @@ from dataclasses import replace
 import pytest
 
 from ottla.broker.log.log import Log
-from ottla.broker.log.time_search import run_all
 from ottla.config.types import LogConfig
 from ottla.testing.disk import SimDisk
-from tests.log.logs import DIRECTORY, NOW, flush, new_disk, open_log, timed_batch
+from tests.log.logs import (
+    DIRECTORY,
+    NOW,
+    first_at_time,
+    flush,
+    new_disk,
+    open_log,
+    run_all,
+    timed_batch,
+)
 
 CONFIG = LogConfig(segment_bytes=2000, segment_index_bytes=480, index_interval_bytes=150)
 
@@ -57,7 +65,7 @@ def check(log: Log, written: Times) -> None:
     for wanted in sorted({time + delta for _, time in kept for delta in (-1, 0, 1)}):
         expected = next(((o, t, 0) for o, t in kept if t >= wanted), None)
         if wanted > -1:
-            assert log.offset_for_timestamp(wanted) == expected, wanted
+            assert first_at_time(log, wanted) == expected, wanted
     greatest = max((time for _, time in kept), default=-1)
     expected = next(((o, t, 0) for o, t in kept if t == greatest > -1), None)
     assert run_all(log.steps_to_max_timestamp()) == expected

@@ -18,6 +18,7 @@ from tests.log.logs import (
     SMALL,
     append,
     batch,
+    first_at_time,
     flush,
     new_disk,
     offsets,
@@ -54,7 +55,7 @@ def test_truncation(end: int) -> None:
     log.close()
     again = open_log(disk, SMALL, high_watermark=10**6)
     assert offsets(again) == list(range(end + 1))
-    assert again.offset_for_timestamp(NOW + max(end, 6)) is None
+    assert first_at_time(again, NOW + max(end, 6)) is None
 
 
 def test_a_batch_that_reaches_over_the_end_goes_as_a_whole() -> None:

@@ -17,14 +17,22 @@ from ottla.broker.log.log import UPPER_LOG_END, Log
 from ottla.broker.log.moving import FutureCopy, continues, first_base_offset, next_slice
 from ottla.broker.log.old_messages import MESSAGE_SIZE_MIN, read_message
 from ottla.broker.log.scrub import restore
-from ottla.broker.log.time_search import run_all
 from ottla.config.types import LogConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.legacy import iterate_legacy_records, iterate_messages
 from ottla.testing.clock import SimClock
 from ottla.testing.disk import SimDisk
 from tests.log.events import RecordedEvents
-from tests.log.logs import DIRECTORY, append, batch, flush, new_disk, open_log
+from tests.log.logs import (
+    DIRECTORY,
+    append,
+    batch,
+    first_at_time,
+    flush,
+    new_disk,
+    open_log,
+    run_all,
+)
 from tests.records.test_legacy import SETS
 
 FIRST = 100
@@ -129,7 +137,7 @@ def test_times_are_found(name: str, start: str) -> None:
     for wanted in sorted({time + delta for _, time in records for delta in (0, 1)}):
         if wanted >= 0:
             expected = next(((o, t) for o, t in records if t >= wanted), None)
-            found = log.offset_for_timestamp(wanted)
+            found = first_at_time(log, wanted)
             assert (found and found[:2]) == expected
     greatest = max(time for _, time in records)
     highest = run_all(log.steps_to_max_timestamp())

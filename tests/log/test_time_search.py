@@ -19,11 +19,19 @@ from ottla.broker.log.time_search import (
     BatchSearch,
     Steps,
     TimedOffset,
-    run_all,
 )
 from ottla.config.types import LogConfig
 from ottla.protocol.records.batch import write_crc
-from tests.log.logs import NOW, SMALL, flush, new_disk, open_log, timed_batch
+from tests.log.logs import (
+    NOW,
+    SMALL,
+    first_at_time,
+    flush,
+    new_disk,
+    open_log,
+    run_all,
+    timed_batch,
+)
 
 MAX_TIMESTAMP_POSITION = 35
 FAR = NOW + 1_000_000
@@ -145,7 +153,7 @@ def test_headers_that_lie_cost_a_search_each_and_nothing_twice(start: int) -> No
     assert found == (200, FAR, 0)
     assert searches == 101 - start // 2
     assert turns <= 2 * len(log.segments)
-    assert log.offset_for_timestamp(NOW + 500) == (200, FAR, 0)
+    assert first_at_time(log, NOW + 500) == (200, FAR, 0)
 
 
 def test_what_comes_behind_a_segments_last_batch_is_not_passed_over() -> None:

@@ -10,12 +10,21 @@ import pytest
 
 from ottla.broker.log import waypoint_keeper
 from ottla.broker.log.log import Log
-from ottla.broker.log.time_search import run_all
 from ottla.broker.log.waypoints import WAYPOINT_FILE
 from ottla.config.types import LONG_MAX, LogConfig
 from ottla.testing.disk import SimDisk
 from tests.log.events import RecordedEvents
-from tests.log.logs import DIRECTORY, NOW, append, flush, new_disk, open_log, read_all
+from tests.log.logs import (
+    DIRECTORY,
+    NOW,
+    append,
+    first_at_time,
+    flush,
+    new_disk,
+    open_log,
+    read_all,
+    run_all,
+)
 
 CONFIG = LogConfig(segment_index_bytes=2400, index_interval_bytes=100)
 RELAXED = replace(CONFIG, flush_messages=LONG_MAX)
@@ -66,7 +75,7 @@ def check_whole(log: Log, data: bytes) -> None:
     assert log.log_end_offset == 22
     assert log.producer_state.producers[1].next_sequence == 22
     for step in range(22):
-        assert log.offset_for_timestamp(NOW + step) == (step, NOW + step, 0)
+        assert first_at_time(log, NOW + step) == (step, NOW + step, 0)
     assert run_all(log.steps_to_max_timestamp()) == (21, NOW + 21, 0)
 
 
@@ -80,7 +89,7 @@ def test_the_scan_begins_at_the_waypoint(recovery_point: int) -> None:
     assert log.recovery.bytes_scanned == 2 * size
     append(log, timestamp=NOW + 22)
     flush(log)
-    assert log.offset_for_timestamp(NOW + 22) == (22, NOW + 22, 0)
+    assert first_at_time(log, NOW + 22) == (22, NOW + 22, 0)
 
 
 def test_a_batch_before_the_waypoint_is_known_when_it_is_repeated() -> None:

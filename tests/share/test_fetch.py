@@ -44,7 +44,7 @@ async def house() -> AsyncIterator[House]:
         yield opened
 
 
-async def _configure(house: House, name: str, value: str) -> None:
+async def configure(house: House, name: str, value: str) -> None:
     config = IncrementalAlterConfigsRequest.AlterableConfig(name, 0, value)
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource(GROUP_CONFIG, GROUP, [config])
     answer = await ask(house, IncrementalAlterConfigsRequest([resource]), 1)
@@ -216,7 +216,7 @@ async def test_of_several_that_are_wrong_the_first_is_told(
 
 async def test_a_lock_ends_and_a_record_is_given_up_in_the_end(house: House) -> None:
     await begin(house)
-    await _configure(house, "share.delivery.count.limit", "2")
+    await configure(house, "share.delivery.count.limit", "2")
     await produce(house, 1)
     a = Member(house, "a")
 
@@ -249,7 +249,7 @@ async def test_records_that_nobody_can_digest_come_in_ever_smaller_pieces(house:
 
 async def test_a_record_that_is_given_up_is_told_of(house: House) -> None:
     await begin(house)
-    await _configure(house, "share.delivery.count.limit", "2")
+    await configure(house, "share.delivery.count.limit", "2")
     await produce(house, 1)
     a = Member(house, "a")
     for _ in range(2):
@@ -295,7 +295,7 @@ async def test_a_fetch_that_renews_gets_nothing(house: House) -> None:
 
 async def test_a_group_may_refuse_renewals(house: House) -> None:
     await begin(house)
-    await _configure(house, "share.renew.acknowledge.enable", "false")
+    await configure(house, "share.renew.acknowledge.enable", "false")
     await produce(house, 2)
     a = Member(house, "a")
     await a.acquire()
@@ -457,7 +457,7 @@ async def _write_state(house: House, state: int) -> None:
 
 async def test_only_so_many_records_are_in_hand(house: House) -> None:
     await begin(house)
-    await _configure(house, "share.partition.max.record.locks", "100")
+    await configure(house, "share.partition.max.record.locks", "100")
     await produce(house, 60, 60, 60)
     a = Member(house, "a")
 
@@ -546,7 +546,7 @@ async def test_a_group_may_say_where_it_begins(
     await house.create(TOPIC)
     await produce(house, 5)  # a second apart, the last one four seconds from now
     house.rooms.clock.advance(4_000)  # type: ignore[attr-defined]
-    await _configure(house, "share.auto.offset.reset", reset)
+    await configure(house, "share.auto.offset.reset", reset)
     await begin_unknown(house)
 
     assert await Member(house, "a").acquire() == expected
@@ -610,7 +610,7 @@ async def test_an_unknown_state_is_an_error_of_its_partition(house: House) -> No
 
 async def test_records_of_aborted_transactions_are_left_out(house: House) -> None:
     await begin(house)
-    await _configure(house, "share.isolation.level", "read_committed")
+    await configure(house, "share.isolation.level", "read_committed")
     await produce(house, 2)
     await house.append(TOPIC, 0, [b"x", b"y"], transactional=True)
     a = Member(house, "a")

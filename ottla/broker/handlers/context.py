@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ottla.broker.handlers.metadata import PartitionAnswers
     from ottla.broker.handlers.producer_ids import ProducerIds
     from ottla.broker.handlers.setting_history import SettingHistory
-    from ottla.broker.handlers.time_lookups import TimeLookups
     from ottla.broker.log.manager import LogManager
     from ottla.broker.log.unreadable import UnreadableRanges
     from ottla.broker.metadata.image import MetadataImage
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from ottla.broker.replication.moves import ReplicaMoves
     from ottla.broker.replication.replicas import Replicas
     from ottla.broker.share.partitions import SharePartitions
+    from ottla.broker.time_lookups import TimeLookups
     from ottla.config.broker import BrokerConfig
 
 

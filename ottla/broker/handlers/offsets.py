@@ -3,9 +3,7 @@
 A timestamp of ListOffsets that is negative is a question of its own; each has the version that
 brought it. What a time look-up finds at or above the fetchable end (high watermark, or last stable
 offset for read_committed) is not there yet for this client. Such a look-up may wait for a worker,
-and others have their turn meanwhile: then the partition is looked up again, and if it lies in
-another log, or is led anew, the look-up begins again. So each answer is one that was right at some
-moment of its request.
+and others have their turn meanwhile (`broker/time_lookups.py`).
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ from ottla.broker.handlers.topic_names import INTERNAL_TOPICS
 from ottla.broker.log.log import Log
 from ottla.broker.log.time_search import Steps, TimedOffset
 from ottla.broker.replication.replicas import Partition
+from ottla.broker.time_lookups import steps_in
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.offsets import (
     DeleteRecordsRequest,
@@ -211,41 +210,19 @@ def _look_up(rooms: Rooms, request: ListOffsetsRequest, version: int, timed: lis
 
 
 def _find(rooms: Rooms, request: ListOffsetsRequest, topic: str, asked: AskedPartition) -> Steps:
-    while True:
-        partition = _led(rooms, topic, asked)
-        log, leader_epoch = partition.log, partition.leader_epoch
-        log_start_offset = log.log_start_offset
+    def led() -> Partition:
+        return led_partition(
+            rooms, topic, asked.partition_index, current_leader_epoch=asked.current_leader_epoch
+        )
+
+    def begin(log: Log) -> Steps:
         if asked.timestamp == MAX_TIMESTAMP:
-            steps = log.steps_to_max_timestamp()
-        else:
-            steps = log.steps_to_timestamp(asked.timestamp)
-        outcome: TimedOffset | None = None
-        try:
-            search = next(steps)
-            while True:
-                failure: KafkaError | OSError | None = None
-                try:
-                    outcome = yield search
-                except (KafkaError, OSError) as error:
-                    failure = error
-                again = _led(rooms, topic, asked)
-                if (again, again.log, again.leader_epoch) != (partition, log, leader_epoch):
-                    break
-                search = steps.send(outcome) if failure is None else steps.throw(failure)
-        except StopIteration as done:
-            found: TimedOffset | None = done.value
-            is_kept = found is not None and found[0] >= log.log_start_offset
-            if is_kept or log.log_start_offset == log_start_offset:
-                return found if found and found[0] < _fetchable_end(log, request) else None
-        except FileNotFoundError:
-            if log.log_start_offset == log_start_offset:
-                raise
+            return log.steps_to_max_timestamp()
+        return log.steps_to_timestamp(asked.timestamp)
 
-
-def _led(rooms: Rooms, topic: str, asked: AskedPartition) -> Partition:
-    return led_partition(
-        rooms, topic, asked.partition_index, current_leader_epoch=asked.current_leader_epoch
-    )
+    found = yield from steps_in(led, begin)
+    is_fetchable = found is not None and found[0] < _fetchable_end(led().log, request)
+    return found if is_fetchable else None
 
 
 def _fetchable_end(log: Log, request: ListOffsetsRequest) -> int:

@@ -24,7 +24,7 @@ from ottla.broker.log.opening import OpenedFiles
 from ottla.broker.log.partition_dir import PartitionDir
 from ottla.broker.log.quarantine import Quarantine
 from ottla.broker.log.segment import FileSlice, Segment
-from ottla.broker.log.time_search import Steps, TimedOffset
+from ottla.broker.log.time_search import Steps
 from ottla.broker.log.validation import Rules
 from ottla.config.types import LogConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -177,12 +177,9 @@ class ReadableLog:
         """The same for a slice that a read from `offset` on gave, below the last stable offset."""
         return lookup.aborted_in(self.segments, offset, found, self.last_stable_offset)
 
-    def offset_for_timestamp(self, timestamp: int) -> TimedOffset | None:
-        """(offset, timestamp, epoch) of the first record with at least that timestamp."""
-        return time_search.run_all(self.steps_to_timestamp(timestamp))
-
     def steps_to_timestamp(self, timestamp: int) -> Steps:
-        """`offset_for_timestamp` for who gives way meanwhile; see `time_search.py`."""
+        """To the first record with at least that timestamp, by whoever gives way meanwhile; see
+        `time_search.py`."""
         return time_search.first_at(self.segments, timestamp, self.log_start_offset)
 
     def steps_to_max_timestamp(self) -> Steps:

@@ -124,18 +124,6 @@ class BatchSearch:
 Steps = Generator[BatchSearch | None, TimedOffset | None, TimedOffset | None]
 
 
-def run_all(steps: Steps) -> TimedOffset | None:
-    """What a look-up finds, by whoever has the time to wait for it."""
-    found: TimedOffset | None = None
-    while True:
-        try:
-            search = steps.send(found)
-        except StopIteration as done:
-            result: TimedOffset | None = done.value
-            return result
-        found = None if search is None else search.run()
-
-
 def first_at(segments: Segments, timestamp: int, log_start_offset: int) -> Steps:
     """The first record of the log with at least that timestamp."""
     yield from _load(segments)

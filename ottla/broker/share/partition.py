@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.coordinator.share.batches import StateBatch, merged
 from ottla.broker.coordinator.share.state import SharePartitionKey
+from ottla.broker.log.time_search import TimedOffset
 from ottla.broker.replication.replicas import Partition
 from ottla.broker.share.given_up import GivenUp
 from ottla.broker.share.overdue import Lapsed
@@ -178,12 +180,30 @@ class SharePartition:
         if self.is_fenced:
             return
         if isinstance(found, KafkaError):
-            self._fail(found)
+            self._fail(found, "its state cannot be read")
             return
+        if found.start_offset != UNKNOWN_START:
+            self._begin(found, found.start_offset)
+            return
+        log, reset = self.partition.log, self.rules.reset
+        if reset.startswith(BY_DURATION):
+            since_ms = self._owner.clock.wall_ms() - duration_ms(reset)
+            self._owner.first_since(self.partition, since_ms, partial(self._found_first, found))
+            return
+        self._begin(found, log.log_start_offset if reset == EARLIEST else log.high_watermark)
+
+    def _found_first(self, state: State, first: TimedOffset | KafkaError | None) -> None:
+        """Where a group begins that has not begun yet, looked up by time."""
+        if self.is_fenced:
+            return
+        if isinstance(first, KafkaError):
+            self._fail(first, "where it begins cannot be looked up")
+            return
+        high_watermark = self.partition.log.high_watermark
+        self._begin(state, high_watermark if first is None else min(first[0], high_watermark))
+
+    def _begin(self, found: State, start: int) -> None:
         self.state_epoch = found.state_epoch
-        start = found.start_offset
-        if start == UNKNOWN_START:
-            start = self._reset()
         batches = [
             StateBatch(one.first_offset, one.last_offset, one.delivery_state, one.delivery_count)
             for one in found.state_batches
@@ -191,26 +211,14 @@ class SharePartition:
         try:
             self.window = Window(start, batches)
         except ValueError as error:
-            self._fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
+            failure = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+            self._fail(failure, "its state cannot be read")
             return
         self._wake()
 
-    def _fail(self, failure: KafkaError) -> None:
+    def _fail(self, failure: KafkaError, what: str) -> None:
         self.failure = failure
-        self._owner.drop(self, f"its state cannot be read: {failure}")
-
-    def _reset(self) -> int:
-        """Where a group begins that has not begun yet."""
-        log = self.partition.log
-        reset = self.rules.reset
-        if reset == EARLIEST:
-            return log.log_start_offset
-        if reset.startswith(BY_DURATION):
-            since_ms = self._owner.clock.wall_ms() - duration_ms(reset)
-            found = log.offset_for_timestamp(since_ms)
-            if found is not None:
-                return min(found[0], log.high_watermark)
-        return log.high_watermark
+        self._owner.drop(self, f"{what}: {failure}")
 
     def _write(self, transition: Transition, reason: str, done: Done) -> None:
         """`reason` is why records go back, should some be given up instead."""

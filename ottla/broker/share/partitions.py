@@ -7,14 +7,16 @@ broker leads the partition no more, when its state was fenced, or when its group
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ottla.broker.coordinator.group.share_members import Gone
 from ottla.broker.coordinator.history import History
 from ottla.broker.coordinator.outcome import Moment, Told
+from ottla.broker.coordinator.runtime import Spawn
 from ottla.broker.coordinator.share.coordinator import ShareCoordinator
 from ottla.broker.coordinator.share.state import SharePartitionKey
+from ottla.broker.log.time_search import Steps, TimedOffset
 from ottla.broker.metadata.delta import Delta
 from ottla.broker.metadata.image import GROUP_RESOURCE, MetadataImage
 from ottla.broker.ports import Clock
@@ -26,8 +28,9 @@ from ottla.broker.share.passing import Passing
 from ottla.broker.share.rules import LiveRules
 from ottla.broker.share.sessions import Place, ShareSession, ShareSessions
 from ottla.broker.share.store import ShareStore
+from ottla.broker.time_lookups import TimeLookups, steps_in
 from ottla.config.broker import BrokerConfig
-from ottla.protocol.errors import KafkaError
+from ottla.protocol.errors import ErrorCode, KafkaError
 
 TELL_EVERY_S = 1.0
 """So late it is told whose locks have ended: those of many partitions then do together."""
@@ -61,6 +64,8 @@ class SharePartitions:
         coordinator: ShareCoordinator,
         config: Callable[[], BrokerConfig],
         image: Callable[[], MetadataImage],
+        time_lookups: TimeLookups,
+        spawn: Spawn,
     ) -> None:
         self.loop = loop
         self.clock = clock
@@ -70,6 +75,8 @@ class SharePartitions:
         self.passing = Passing(loop.call_soon)
         self._history = history
         self._replicas = replicas
+        self._time_lookups = time_lookups
+        self._spawn = spawn
         self._config = config
         self._groups: dict[str, dict[Place, SharePartition]] = {}
         self._overdue = Overdue()
@@ -107,6 +114,45 @@ class SharePartitions:
             self._groups.setdefault(group_id, {})[place] = share
             share.load()
         return share
+
+    def first_since(
+        self,
+        partition: Partition,
+        since_ms: int,
+        then: Callable[[TimedOffset | KafkaError | None], None],
+    ) -> None:
+        """Calls `then` with the first record of a time or later, or with the reason why that cannot
+        be said; later, if it takes a worker."""
+        outcome: TimedOffset | KafkaError | None = None
+
+        def led() -> Partition:
+            if not self._is_led(partition):
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return partition
+
+        def steps() -> Steps:
+            nonlocal outcome
+            try:
+                outcome = yield from steps_in(led, lambda log: log.steps_to_timestamp(since_ms))
+            except KafkaError as error:
+                outcome = error
+            except OSError as error:
+                outcome = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+            return None
+
+        async def wait(following: Awaitable[None]) -> None:
+            nonlocal outcome
+            try:
+                await following
+            except RuntimeError as error:  # no thread can be started, or the broker has stopped
+                outcome = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+            then(outcome)
+
+        following = self._time_lookups.follow(steps())
+        if following is None:
+            then(outcome)
+        else:
+            self._spawn(wait(following), "share-start")
 
     def drop(self, share: SharePartition, reason: str) -> None:
         """Delivers no more from it; the next fetch reads its state anew."""

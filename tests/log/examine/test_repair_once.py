@@ -12,16 +12,7 @@ from ottla.broker.log.scrub import restore
 from ottla.testing.disk import SimDisk
 from ottla.testing.platter import CrashMode
 from tests.log.examine.partitions import end, findings, fixes, repair, verified, write
-from tests.log.logs import (
-    DIRECTORY,
-    NOW,
-    SMALL,
-    append,
-    flush,
-    new_disk,
-    open_log,
-    read_all,
-)
+from tests.log.logs import DIRECTORY, NOW, SMALL, append, flush, new_disk, open_log, read_all
 
 SEEDS = 60
 PRODUCERS = (1, 2, 3)

@@ -32,16 +32,7 @@ from tests.log.examine.partitions import (
     verified,
     write,
 )
-from tests.log.logs import (
-    DIRECTORY,
-    SMALL,
-    TOPIC_ID,
-    batch,
-    flush,
-    new_disk,
-    open_log,
-    read_all,
-)
+from tests.log.logs import DIRECTORY, SMALL, TOPIC_ID, batch, flush, new_disk, open_log, read_all
 
 FIRST = "00000000000000000000"
 

@@ -279,9 +279,9 @@ class _Verification:
             self._find(
                 segment.file,
                 f"{what}; offsets from {damage.first_offset} up to {end} are lost",
-                "Consumers stop there. Take the records from another replica or a backup, or let"
-                " `ottla log repair` move the bytes to a side file, so that consumers go on"
-                " behind them.",
+                "Consumers stop there, or take what is damaged for good if they check no CRC. Take"
+                " the records from another replica or a backup, or let `ottla log repair` move the"
+                " bytes to a side file, so that consumers go on behind them.",
                 position=damage.position,
                 size=damage.size,
                 fix=Fix.TAKE_OUT,

@@ -1,0 +1,106 @@
+"""Where a share group begins by share.auto.offset.reset=by_duration, when that takes a worker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from concurrent.futures import Executor, Future
+from typing import Any
+
+import pytest
+
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.topics import DeleteTopicsRequest
+from tests.coordinator.asking import ask
+from tests.handlers.rooms import START_MS, House
+from tests.handlers.test_time_lookups import HeldWorkers
+from tests.log.logs import timed_batch
+from tests.share.sharing import GROUP, TOPIC, Member, topic_id
+from tests.share.test_fetch import begin_unknown, configure
+
+ZSTD = 4
+
+
+@pytest.fixture
+async def house() -> AsyncIterator[House]:
+    """Two compressed batches; the group is to begin at the second record of the second one."""
+    async with House({"share.coordinator.state.topic.num.partitions": "2"}) as opened:
+        await opened.create(TOPIC)
+        for times in ([START_MS, START_MS + 1000], [START_MS + 2000, START_MS + 3000]):
+            await opened.append_batch(TOPIC, 0, timed_batch(times, codec=ZSTD))
+        opened.rooms.clock.advance(4000)  # type: ignore[attr-defined]
+        await configure(opened, "share.auto.offset.reset", "by_duration:PT1S")
+        await begin_unknown(opened)
+        yield opened
+
+
+async def error_of(member: Member) -> tuple[int, str | None]:
+    """What the partition of a fetch that may wait answers."""
+    (part,) = (await member.fetch(wait_ms=30_000)).responses[0].partitions
+    return part.error_code, part.error_message
+
+
+async def test_others_are_served_meanwhile(house: House) -> None:
+    house.lookup_workers = workers = HeldWorkers()
+    acquiring = asyncio.create_task(Member(house, "a").acquire(wait_ms=30_000))
+    await workers.taken()
+
+    await house.append(TOPIC, 0, [b"x"])
+    assert not acquiring.done()
+    workers.let_one()
+    assert await acquiring == [(3, 4, 1)]
+
+
+async def test_who_does_not_wait_asks_again(house: House) -> None:
+    house.lookup_workers = workers = HeldWorkers()
+    a = Member(house, "a")
+    assert await a.acquire() == []
+    await workers.taken()
+    assert await a.acquire() == []
+    workers.let_one()
+
+    assert await a.acquire(wait_ms=30_000) == [(3, 3, 1)]
+    assert not workers.waiting  # it was looked up once
+
+
+async def test_what_cannot_be_read_is_an_error_of_its_partition(house: House) -> None:
+    """A later fetch looks it up anew."""
+    led = house.rooms.replicas.get(TOPIC, 0)
+    assert led is not None
+    path = led.log.segments.active.log_path
+    house.disk.rename(path, f"{path}.lost")
+    a = Member(house, "a")
+    assert (await error_of(a))[0] == ErrorCode.KAFKA_STORAGE_ERROR
+    house.disk.rename(f"{path}.lost", path)
+
+    assert await a.acquire(wait_ms=30_000) == [(3, 3, 1)]
+
+
+async def test_a_topic_that_is_deleted_meanwhile_begins_nowhere(house: House) -> None:
+    house.lookup_workers = workers = HeldWorkers()
+    id_before = topic_id(house)
+    fetching = asyncio.create_task(error_of(Member(house, "a")))
+    await workers.taken()
+    await ask(house, DeleteTopicsRequest([DeleteTopicsRequest.DeleteTopicState(TOPIC)]), 6)
+    assert (await fetching)[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    workers.let_one()
+    while house.background:
+        await asyncio.sleep(0)
+
+    assert house.rooms.shares.get(GROUP, (id_before, 0)) is None
+
+
+async def test_without_a_thread_it_is_an_error_of_its_partition(house: House) -> None:
+    class Refusing(Executor):
+        def submit(self, *args: Any, **kwargs: Any) -> Future[Any]:
+            raise RuntimeError("can't start new thread")
+
+    able, house.lookup_workers = house.lookup_workers, Refusing()
+    a = Member(house, "a")
+    code, message = await error_of(a)
+    assert code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert message is not None
+    assert "can't start new thread" in message
+    house.lookup_workers = able
+
+    assert await a.acquire(wait_ms=30_000) == [(3, 3, 1)]
