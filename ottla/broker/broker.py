@@ -22,6 +22,7 @@ from heapq import merge
 from operator import itemgetter
 from typing import Any, TypeVar
 
+from ottla.broker import open_files
 from ottla.broker.controller.activation import NewCluster, activate
 from ottla.broker.controller.brokers import Registration, assign_directories, shutdown, unfence
 from ottla.broker.controller.formatting import format_directories, read_bootstrap
@@ -58,8 +59,8 @@ from ottla.broker.metadata.image import (
 )
 from ottla.broker.metadata.publish import MetadataMachine
 from ottla.broker.network.listening import Listening
+from ottla.broker.network.refusals import DESCRIPTORS, MAX_CONNECTIONS
 from ottla.broker.network.server import Limits, Server
-from ottla.broker.network.waiting_room import WAITING_MAX
 from ottla.broker.ports import Events
 from ottla.broker.posix import PosixDisk, SystemClock, raise_descriptor_limit
 from ottla.broker.quorum.driver import Quorum
@@ -85,10 +86,6 @@ STOP_GRACE_S = 0.5
 """A stop waits this long for requests that are being answered."""
 WORKER_THREADS = 4
 """For cold reads, recompression and checkpoints, all of which wait or release the GIL."""
-WAITING_SHARE = 16
-"""This part of the descriptors is for connections that wait to be closed."""
-RESERVED_DESCRIPTORS = 64
-"""Kept from connections for segments, the metadata log and probes (row 39 of the bad inputs)."""
 UNMADE_INTERVAL_MS = 5000
 """How often a partition is tried again for which its disk had no room."""
 MS_PER_S = 1000
@@ -118,7 +115,7 @@ class Broker:
         self._rng = random.Random(secrets.randbits(128))
         self._disk = PosixDisk()
         self._workers = ThreadPoolExecutor(WORKER_THREADS, thread_name_prefix="ottla-worker")
-        self._descriptors = raise_descriptor_limit()
+        self._open_files_max = raise_descriptor_limit()
         self._broker_epoch = -1
         self._log_configs = LogConfigs()
         self._listening = Listening()
@@ -172,6 +169,11 @@ class Broker:
     def telemetry_is_exposed(self) -> bool:
         """Whether other machines may reach the telemetry."""
         return self._telemetry is not None and self._telemetry.is_exposed
+
+    @property
+    def connections_max(self) -> int:
+        """What the files that the process may have open allow."""
+        return open_files.connections_max(self._open_files_max)
 
     async def start(self) -> None:
         """Serves when it returns. Raises LogDirError, QuorumError or OSError, with a sentence."""
@@ -415,14 +417,17 @@ class Broker:
             send_buffer_bytes=config.socket_send_buffer_bytes,
             receive_buffer_bytes=config.socket_receive_buffer_bytes,
             backlog=config.socket_listen_backlog_size,
-            max_connections=min(config.max_connections, self._descriptors_for_connections()),
+            max_connections=min(config.max_connections, self.connections_max),
+            limited_by=MAX_CONNECTIONS
+            if config.max_connections <= self.connections_max
+            else DESCRIPTORS,
             max_connections_per_ip=config.max_connections_per_ip,
             connections_of_host=config.connections_of_host,
             idle_ms=config.connections_max_idle_ms,
             held_bytes_max=config.queued_max_request_bytes,
             quota_window_ms=config.quota_window_size_seconds * MS_PER_S,
             quota_window_count=config.quota_window_num,
-            waiting_max=self._descriptors_for_waiting(),
+            waiting_max=open_files.waiting_max(self._open_files_max),
         )
 
     def _limit_accepting(self, server: Server) -> None:
@@ -434,14 +439,6 @@ class Broker:
             {name: config.creation_rate_of(name) for name in listeners},
             apart=between if len(listeners) > 1 else None,
         )
-
-    def _descriptors_for_connections(self) -> int:
-        """A connection has two: its transport's and the outbox's."""
-        left = self._descriptors - RESERVED_DESCRIPTORS - self._descriptors_for_waiting()
-        return max(1, left // 2)
-
-    def _descriptors_for_waiting(self) -> int:
-        return min(WAITING_MAX, self._descriptors // WAITING_SHARE)
 
     def _load_logs(self) -> None:
         image = self.quorum.image

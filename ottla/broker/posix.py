@@ -19,6 +19,7 @@ import threading
 import time
 from contextlib import suppress
 
+from ottla.broker import open_files
 from ottla.broker.descriptors import HeldDescriptors
 from ottla.broker.ports import THIS_PROCESS, Buffer, File
 
@@ -218,9 +219,9 @@ class ReadOnlyDisk(PosixDisk):
 
 
 def held_descriptors_max() -> int:
-    """Half of what the process may open: the other half is for connections and work under way."""
+    """Files that logs may keep open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return sys.maxsize if soft == resource.RLIM_INFINITY else soft // 2
+    return sys.maxsize if soft == resource.RLIM_INFINITY else open_files.held_max(soft)
 
 
 def raise_descriptor_limit() -> int:

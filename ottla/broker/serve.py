@@ -24,6 +24,7 @@ from ottla.broker.log.flush import FULL_DISK_ERRORS
 from ottla.broker.metadata.image import TOPIC_RESOURCE
 from ottla.broker.metadata.records import MetadataError
 from ottla.broker.network.moderation import Moderation
+from ottla.broker.open_files import FEW_CONNECTIONS, WHAT_TO_DO
 from ottla.broker.ports import Events
 from ottla.broker.processors import LinuxProcessors
 from ottla.broker.quorum.raft import QuorumError
@@ -230,6 +231,8 @@ def tell_started(broker: Broker, loaded: Loaded, events: Events) -> None:
     )
     for variable, key in loaded.misspelt_variables:
         events.warning("setting_misspelt", variable=variable, did_you_mean=key)
+    if broker.connections_max < FEW_CONNECTIONS:
+        events.warning("few_open_files", connections_max=broker.connections_max, fix=WHAT_TO_DO)
     if broker.exposed_listeners:
         events.warning(
             "listeners_unauthenticated",

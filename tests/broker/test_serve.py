@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from ottla import __version__
-from ottla.broker import serve
+from ottla.broker import broker as broker_module
+from ottla.broker import open_files, serve
 from ottla.client.connection import Connection
 from ottla.config.broker import BrokerConfig
 from ottla.config.load import Loaded
@@ -159,6 +160,19 @@ async def test_listeners_that_others_can_reach_are_told_with_the_ways_out(host: 
             {"listeners": [f"OPEN://{host}:{port}"], "reason": serve.OPEN_TO_ALL},
         )
     ]
+
+
+async def test_few_open_files_are_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_module, "raise_descriptor_limit", lambda: 256)
+    events = RecordedEvents()
+    async with Broker() as broker:
+        serve.tell_started(broker.running, Loaded(broker.running.rooms.config), events)
+        limits = broker.running.server.limits
+
+    assert events.told[1:] == [
+        ("warning", "few_open_files", {"connections_max": 56, "fix": open_files.WHAT_TO_DO})
+    ]
+    assert (limits.max_connections, limits.limited_by) == (56, "open files")
 
 
 async def test_telemetry_that_others_can_reach_is_told_with_the_ways_out() -> None:

@@ -25,6 +25,9 @@ class _Line:
     def answered(self, answer: Pending) -> None:
         self.done.set_result(answer.response)
 
+    def failed(self, answer: Pending, error: Exception) -> None:
+        self.done.set_exception(error)
+
     def close(self, reason: str) -> None:
         raise AssertionError(reason)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.broker.coordinator.group.joining import PREFIX_MAX
 from ottla.broker.coordinator.group.settings import NEWCOMERS_MS, SETTLE_MS_MAX, GroupSettings
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.groups import (
@@ -241,3 +242,12 @@ def test_a_static_member_that_comes_back_is_told_by_its_new_name_and_its_words()
     assert told.fields["client_id"] == "after"
     assert told.fields["old_member_id"] == old.fields["member_id"]
     assert told.fields["member_id"].startswith("i-")
+
+
+def test_an_id_has_no_more_than_the_beginning_of_a_long_client_id() -> None:
+    """All of it would fit into no answer, nor into that of the others."""
+    lone = Lone(GroupSettings(initial_rebalance_delay_ms=0))
+    member_id = _given_id(lone, "c" * 32_767)
+
+    assert member_id.startswith("ccc")
+    assert len(member_id) == PREFIX_MAX + 1 + 36

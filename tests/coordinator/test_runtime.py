@@ -12,8 +12,9 @@ import pytest
 from ottla.broker.coordinator import gathering, loading, runtime
 from ottla.broker.coordinator.group.coordinator import CONSUMER_OFFSETS
 from ottla.broker.coordinator.group.settings import NEWCOMERS_MS
-from ottla.broker.coordinator.outcome import Counted
+from ottla.broker.coordinator.outcome import CoordinatorRecord, Counted
 from ottla.broker.coordinator.placement import partition_for
+from ottla.broker.coordinator.record_format import RecordFormat
 from ottla.broker.coordinator.records import GROUP_RECORDS
 from ottla.broker.log.log import Log
 from ottla.broker.log.segment import FileSlice
@@ -113,6 +114,39 @@ async def test_what_comes_during_a_sync_shares_the_next(house: House) -> None:
 
     assert [_code(answer) for answer in later] == [0] * 6
     assert _batches(partition) == [1, 6]
+
+
+async def test_a_commit_is_kept_as_long_as_can_be_said(house: House) -> None:
+    """Its expiry is more than 63 bits hold."""
+    request = _commit(5)
+    request.retention_time_ms = 2**63 - 1
+    assert _code(await ask(house, request, 4)) == 0
+    async with house.restarted() as again:
+        assert await _committed(again) == 5
+
+
+async def test_what_no_record_has_room_for_is_forgotten_and_its_shard_loaded_anew(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shard is never ahead of its log for longer than a moment."""
+    assert _code(await ask(house, _commit(5), 9)) == 0
+    encode = GROUP_RECORDS.encode
+
+    def too_long(_: RecordFormat, record: CoordinatorRecord, now_ms: int) -> Record:
+        if isinstance(record.value, OffsetCommitValue) and record.value.offset == 77:
+            raise ValueError("too long")
+        return encode(record, now_ms)
+
+    monkeypatch.setattr(RecordFormat, "encode", too_long)
+    beside = asyncio.ensure_future(ask(house, _commit(6), 9))
+    await asyncio.sleep(0)
+    refused = await ask(house, _commit(77), 9)
+    assert _code(refused) == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert _code(await beside) == ErrorCode.NOT_COORDINATOR
+    (told,) = house.events.named("coordinator_append_failed")
+    assert told["error"] == "too long"
+    monkeypatch.undo()
+    assert await _committed(house) == 5
 
 
 @pytest.mark.parametrize("is_under_way", [False, True])

@@ -310,6 +310,9 @@ class OneLine:
     def answered(self, answer: Pending) -> None:
         self.answered_event.set()
 
+    def failed(self, answer: Pending, error: Exception) -> None:
+        raise error
+
     def close(self, reason: str) -> None:
         raise AssertionError(reason)
 

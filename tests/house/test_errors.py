@@ -6,9 +6,10 @@ import ast
 
 from tests.house.sources import everything, none_of
 
-# The handler boundary, for answers given at once and for those given later, and the task
-# supervisor: they log with traceback, count, and answer.
+# The handler boundary, for answers given at once, for those given later, and for requests that are
+# woken, and the task supervisor: they log with traceback, count, and answer.
 BROAD = {
+    "ottla/broker/handlers/answers.py": 1,
     "ottla/broker/network/connection.py": 1,
     "ottla/broker/network/server.py": 1,
     "ottla/broker/scheduler.py": 1,

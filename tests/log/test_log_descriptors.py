@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import resource
 from pathlib import Path
 
+import pytest
+
 from ottla.broker.log.log import UPPER_LOG_END, Log
 from ottla.broker.log.segments import OPEN_SEALED_MAX
+from ottla.broker.open_files import connections_max, held_max, waiting_max
 from ottla.broker.posix import PosixDisk, held_descriptors_max
+from ottla.protocol.errors import KafkaError
 from ottla.testing.disk import SimDisk
 from tests.log.logs import SMALL, append, flush, offsets, open_log
 
@@ -77,6 +82,24 @@ def test_what_is_unsynced_or_being_sent_survives() -> None:
     assert offsets(log) == [0, 1]
 
 
+def test_an_append_whose_file_cannot_be_opened_is_refused_and_no_more() -> None:
+    disk = SimDisk()
+    disk.held_max = 0
+    (log,) = many(disk, 1)
+    append(log)
+    flush(log)
+    disk.held.release_surplus()
+    disk.inject("open", errno.EMFILE, path=".log", times=2)
+    for _ in range(2):
+        with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
+            append(log)
+    append(log)
+    flush(log)
+
+    assert log.failed is None
+    assert offsets(log) == [0, 1]
+
+
 def test_a_file_with_unsynced_pages_stays_open() -> None:
     """The kernel may forget what it could not write once the last descriptor is closed."""
     disk = SimDisk()
@@ -129,7 +152,7 @@ def test_sealed_segments_count_too_and_a_closed_log_holds_nothing() -> None:
 
 def test_the_limit_follows_that_of_the_process(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    assert held_descriptors_max() == soft // 2
+    assert held_descriptors_max() == soft // 4
     disk = PosixDisk()
     paths = [f"{tmp_path}/orders-{index}" for index in range(40)]
     logs: list[Log] = []
@@ -145,7 +168,16 @@ def test_the_limit_follows_that_of_the_process(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
-    assert len(disk.held) == 10
-    assert in_use - len(list(Path("/proc/self/fd").iterdir())) == 30
+    assert len(disk.held) == 5
+    assert in_use - len(list(Path("/proc/self/fd").iterdir())) == 35
     for log in logs:
         log.close()
+
+
+@pytest.mark.parametrize("open_max", [256, 1024, 4096, 1 << 20])
+def test_logs_and_connections_leave_each_other_what_is_theirs(open_max: int) -> None:
+    connections = connections_max(open_max)
+    left = open_max - held_max(open_max) - waiting_max(open_max) - 2 * connections
+
+    assert connections > open_max // 5
+    assert left in (64, 65)

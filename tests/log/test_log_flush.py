@@ -171,12 +171,52 @@ def test_every_part_of_a_flush_counts(call: str, path: str) -> None:
     assert log.durable_end == 0
 
 
+@pytest.mark.parametrize("segments", [1, 3])
+def test_a_flush_that_cannot_open_the_directory_is_put_off(segments: int) -> None:
+    """Nothing is durable by it, and nothing has failed: the next flush has it all to do."""
+    disk = new_disk()
+    log = open_log(disk, SMALL)
+    append(log)
+    while len(log.segments) < segments:
+        append(log)
+    disk.inject("sync_dir", errno.EMFILE, times=2)  # of the leader epochs, and of all names
+    ticket = log.begin_flush()
+    assert ticket is not None
+    with pytest.raises(OSError, match="Too many open files"):
+        ticket.sync()
+    assert ticket.is_put_off
+    log.put_off_flush(ticket)
+    assert (log.failed, log.durable_end, log.visible_end) == (None, 0, 0)
+    assert log.must_flush
+    flush(log)
+    written = read_all(log)
+
+    again = open_log(disk.crash(_no_choice(), CrashMode.PREFIX), SMALL, clean=False)
+    assert log.durable_end == log.log_end_offset == again.log_end_offset
+    assert read_all(again) == written
+
+
 def test_a_full_disk_puts_off_the_leader_epochs_only() -> None:
     disk = new_disk()
     log = open_log(disk)
     append(log, epoch=3)
     disk.inject("pwrite", errno.ENOSPC, path="leader-epoch")
     flush(log)
+    assert log.durable_end == 1
+    assert _epochs_on(disk) is None
+    append(log, epoch=3)
+    flush(log)
+
+    assert _epochs_on(disk) == b"0\n1\n3 0\n"
+
+
+def test_a_process_short_of_descriptors_puts_off_the_leader_epochs_only() -> None:
+    disk = new_disk()
+    log = open_log(disk)
+    append(log, epoch=3)
+    disk.inject("create", errno.EMFILE, path="leader-epoch")
+    flush(log)
+    assert log.failed is None
     assert log.durable_end == 1
     assert _epochs_on(disk) is None
     append(log, epoch=3)

@@ -246,6 +246,21 @@ def test_a_deleted_partition_goes_after_its_delay() -> None:
     assert not kit.disk.exists(f"/data/{aside}")
 
 
+def test_a_process_short_of_descriptors_may_delete() -> None:
+    """The directory could not be opened, so its sync has not failed."""
+    kit = Kit()
+    manager = kit.started()
+    manager.create("t", 0, TOPIC_ID)
+    kit.disk.inject("sync_dir", errno.EMFILE, path="/data")
+    manager.delete("t", 0)
+    assert manager.offline_dirs == {}
+    kit.clock.advance(1000)
+    for removal in manager.deletions.due_directories():
+        list(manager.deletions.remove_directory(removal))
+
+    assert not any(name.startswith("t-0") for name in kit.disk.list("/data"))
+
+
 def test_what_was_deleted_before_a_stop_goes_after_the_next_start() -> None:
     kit = Kit()
     manager = kit.started()

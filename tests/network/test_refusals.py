@@ -142,6 +142,19 @@ async def test_who_is_beyond_a_limit_is_counted_and_told_once(limits: Limits, re
             raw.close()
 
 
+async def test_where_open_files_are_the_limit_that_is_told_and_what_to_do() -> None:
+    limits = dataclasses.replace(LIMITS, max_connections=1, limited_by=DESCRIPTORS)
+    async with _limited(limits) as (served, events):
+        raws = [await _taken_in(served), await served.connect()]
+        assert await raws[-1].closed()
+
+        ((_, _, told),) = events.told
+        assert (told["reason"], told["limit"]) == ("open files", 1)
+        assert "ulimit -n" in told["fix"]
+        for raw in raws:
+            raw.close()
+
+
 async def test_a_client_that_comes_again_with_the_same_fault_is_told_once_and_counted() -> None:
     async with _limited(LIMITS) as (served, events):
         for _ in range(3):

@@ -170,6 +170,27 @@ def test_partitions_that_returned_data_go_last() -> None:
     assert indexes(sessions.ask(resolved.session.session_id, 1, [])) == [1, 2, 0]
 
 
+def test_what_was_forgotten_meanwhile_does_not_come_back() -> None:
+    sessions = Sessions()
+    waits = sessions.ask(sessions.open([0, 1]), 1, [])
+    assert waits.session is not None
+    sessions.ask(waits.session.session_id, 2, [], forgotten=[0])
+    waits.session.moved_last([("t", 0), ("t", 1)])
+
+    assert indexes(sessions.ask(waits.session.session_id, 3, [])) == [1]
+
+
+def test_who_waits_keeps_what_it_asked_for() -> None:
+    sessions = Sessions()
+    waits = sessions.ask(sessions.open([0]), 1, [])
+    assert waits.session is not None
+    asked = waits.wanted[0].request
+    later = sessions.ask(waits.session.session_id, 2, [0])
+
+    assert waits.wanted[0].request is asked
+    assert later.wanted[0].request is not asked
+
+
 def test_all_sessions_together_hold_so_many_partitions() -> None:
     sessions = Sessions(partitions_max=10)
     small = sessions.open([0])

@@ -18,7 +18,7 @@ from ottla.broker.faults import StorageLost
 from ottla.broker.log.checkpoints import CLEAN_SHUTDOWN_FILE
 from ottla.broker.log.flush import FlushTicket
 from ottla.broker.log.log import Log
-from ottla.broker.posix import PosixFile
+from ottla.broker.posix import PosixDisk, PosixFile
 from ottla.config.load import load
 from ottla.protocol.codec import decoder
 from ottla.protocol.messages.configs import IncrementalAlterConfigsRequest
@@ -137,6 +137,26 @@ async def test_a_sync_that_cannot_begin_is_begun_later(monkeypatch: pytest.Monke
         monkeypatch.setattr(Log, "begin_flush", failing)
         raw.send(produce("t", 0, 1, 2), 9)
         assert await codes(raw) == [0, 0, 0]
+        assert not broker.running.replicas.is_syncing()
+        raw.close()
+
+
+async def test_a_sync_that_is_put_off_is_done_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    sync_dir = PosixDisk.sync_dir
+    failures = iter([OSError(errno.EMFILE, "no descriptor is left")] * 2)
+
+    def failing(self: PosixDisk, path: str) -> None:
+        if path.endswith("/t-0") and (error := next(failures, None)) is not None:
+            raise error
+        sync_dir(self, path)
+
+    async with Broker() as broker:
+        raw = await connect(broker)
+        await create(raw, "t", 3)
+        monkeypatch.setattr(PosixDisk, "sync_dir", failing)
+        raw.send(produce("t", 0, 1, 2), 9)
+        assert await codes(raw) == [0, 0, 0]
+        assert next(failures, None) is None
         assert not broker.running.replicas.is_syncing()
         raw.close()
 

@@ -130,6 +130,9 @@ class _Line:
     def answered(self, answer: Pending) -> None:
         self._told(answer.response)
 
+    def failed(self, answer: Pending, error: Exception) -> None:
+        raise error
+
     def close(self, reason: str) -> None:
         raise AssertionError(reason)
 

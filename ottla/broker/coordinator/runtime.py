@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from enum import Enum
+from struct import error as StructError
 from typing import Any, Generic, Protocol, TypeVar
 
 from ottla.broker.coordinator.gathering import Fence, Gathered
@@ -136,10 +137,14 @@ class Runner(Generic[S]):
     def perform(self, outcome: Outcome) -> None:
         """Does what a command of the shard asks for."""
         coordinator = self._coordinator
+        if outcome.records or outcome.marker is not None:
+            try:
+                self._gather(outcome)
+            except (ValueError, StructError) as error:
+                self._unwritable(outcome, error)
+                return
         if outcome.told:
             coordinator.history.add(outcome.told, outcome.now)
-        if outcome.records or outcome.marker is not None:
-            self._gather(outcome)
         if self._gathered is not None:
             self._answers += outcome.answers
             self._due += outcome.due
@@ -311,7 +316,9 @@ class Runner(Generic[S]):
                 result = replicas.append_internal(self.partition, memoryview(batch))
                 last_offset = result.last_offset
         except KafkaError as error:
-            self._start_again(part, error)
+            # Whatever the log has against one of them, the others are to ask again.
+            self._refuse(part.answers, ErrorCode.NOT_COORDINATOR)
+            self._start_again(error)
             return
         self._await(part, last_offset)
 
@@ -328,7 +335,13 @@ class Runner(Generic[S]):
             part=part,
         )
 
-    def _start_again(self, part: _Append, error: KafkaError) -> None:
+    def _unwritable(self, outcome: Outcome, error: Exception) -> None:
+        """A record has no room for what a command has brought about. Who asked for it is not to
+        ask for the same again, which would be the end of the next shard, too."""
+        self._refuse(outcome.answers + outcome.answers_now, ErrorCode.UNKNOWN_SERVER_ERROR)
+        self._start_again(error)
+
+    def _start_again(self, error: Exception) -> None:
         """The shard knows what its log does not."""
         self._coordinator.events.warning(
             "coordinator_append_failed",
@@ -336,8 +349,6 @@ class Runner(Generic[S]):
             partition=self.partition.index,
             error=str(error),
         )
-        # Whatever the log has against one of them, the others are to ask again.
-        self._refuse(part.answers, ErrorCode.NOT_COORDINATOR)
         self._throw_away(ErrorCode.NOT_COORDINATOR)
         if self.partition.online:
             self.start()

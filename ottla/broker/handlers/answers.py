@@ -8,6 +8,7 @@ once with nobody before it never enters the line.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Protocol
 
 
@@ -26,6 +27,8 @@ NO_ANSWER = NoAnswer()
 
 class Line(Protocol):
     def answered(self, answer: Pending) -> None: ...
+
+    def failed(self, answer: Pending, error: Exception) -> None: ...
 
     def close(self, reason: str) -> None: ...
 
@@ -71,8 +74,21 @@ class Pending:
         if line is not None:
             line.answered(self)
 
+    def woken(self, act: Callable[[], None]) -> None:
+        """Does what a request that waits does when it is woken. What goes wrong there is its own
+        answer: whoever woke it, by an append perhaps, is not to blame."""
+        try:
+            act()
+        except AssertionError:
+            raise
+        except Exception as error:
+            if self.response is not None or self.line is None:
+                raise
+            self.on_abandoned()
+            self.line.failed(self, error)
+
     def on_abandoned(self) -> None:
-        """The connection is gone; called at most once, never after `complete`."""
+        """The connection is gone, or the answer failed; never called after `complete`."""
 
 
 class Awaited:

@@ -74,6 +74,7 @@ class ParkedFetch(Pending):
     __slots__ = (
         "_by_id",
         "_min_bytes",
+        "_parked",
         "_partitions",
         "_request",
         "_resolved",
@@ -95,6 +96,7 @@ class ParkedFetch(Pending):
         self._by_id = by_id
         self._upper = UPPER_LAST_STABLE if request.isolation_level == 1 else UPPER_HIGH_WATERMARK
         self._partitions: list[Partition] = []
+        self._parked: list[Partition] = []
         self._timer: asyncio.TimerHandle | None = None
         most = min(request.max_bytes, session.rooms.config.fetch_max_bytes)
         self._min_bytes = min(request.min_bytes, most)
@@ -184,29 +186,37 @@ class ParkedFetch(Pending):
         return response
 
     def park(self, max_wait_ms: int) -> None:
-        for partition in self._partitions:
+        # Not those that a later attempt has come to, should it fail.
+        self._parked, self._partitions = self._partitions, []
+        for partition in self._parked:
             partition.fetch_waiters[self] = None
         self._timer = asyncio.get_running_loop().call_later(max_wait_ms / 1000, self._expired)
 
     def advanced(self) -> None:
         """A partition moved: answer if there is enough now."""
-        if self._min_bytes > 1 and not self._enough():
-            return
-        response = self.attempt()
-        if self.satisfied:
-            self._finish(response)
+        self.woken(self._look)
 
     def interrupted(self) -> None:
         """A partition is gone or changed its epoch: the answer says so."""
-        self._finish(self.attempt())
+        self.woken(self._answer_now)
 
     def on_abandoned(self) -> None:
         self._leave()
 
     # inside
 
-    def _expired(self) -> None:
+    def _look(self) -> None:
+        if self._min_bytes > 1 and not self._enough():
+            return
+        response = self.attempt()
+        if self.satisfied:
+            self._finish(response)
+
+    def _answer_now(self) -> None:
         self._finish(self.attempt())
+
+    def _expired(self) -> None:
+        self.woken(self._answer_now)
 
     def _finish(self, response: FetchResponse) -> None:
         self._leave()
@@ -216,7 +226,7 @@ class ParkedFetch(Pending):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for partition in self._partitions:
+        for partition in self._parked:
             partition.fetch_waiters.pop(self, None)
 
     def _enough(self) -> bool:

@@ -209,34 +209,38 @@ class ShareFetch(Pending):
 
     def advanced(self) -> None:
         """Records came, or came back, or more may be passed over."""
-        if not self._parked:
-            return
-        parts = self._attempt(must_have=self._min_bytes)
-        if parts or self._failed:
-            self._finish(parts)
-        else:
-            self._go_on_if_starved()
+        if self._parked:
+            self.woken(self._look)
 
     def interrupted(self) -> None:
         """A partition is gone: the answer says so. Nothing is acquired any more, for others of its
         partitions may be the next to go."""
-        if not self._parked:
-            return
-        self._leave()
-        self._ready()
-        self._finish({})
+        if self._parked:
+            self.woken(self._say_so)
 
     def on_abandoned(self) -> None:
         self._leave()
 
     # inside
 
+    def _look(self) -> None:
+        parts = self._attempt(must_have=self._min_bytes)
+        if parts or self._failed:
+            self._finish(parts)
+        else:
+            self._go_on_if_starved()
+
+    def _say_so(self) -> None:
+        self._leave()
+        self._ready()
+        self._finish({})
+
     def _go_on_if_starved(self) -> None:
         if self._is_starved:
             self._passing.wait(self)
 
     def _expired(self) -> None:
-        self._finish(self._attempt(must_have=0))
+        self.woken(lambda: self._finish(self._attempt(must_have=0)))
 
     def _find_all(self) -> None:
         rooms = self._session.rooms
@@ -332,9 +336,12 @@ class ShareFetch(Pending):
         found = 0
         for _, share in ready:
             assert share.window is not None
-            found += share.partition.log.bytes_available(
-                share.window.next_offset(), _upper(share), must_have
-            )
+            try:
+                found += share.partition.log.bytes_available(
+                    share.window.next_offset(), _upper(share), must_have
+                )
+            except (KafkaError, OSError):
+                return True  # to read it says why
             if found >= must_have:
                 return True
         return False

@@ -4,6 +4,7 @@
     ticket.sync()                   in a worker: blocks, touches the ticket's own files only;
                                     or the kernel syncs ticket.descriptor(), where that is all
     log.finish_flush(ticket)        on the loop: the durable end moves, and nothing else moves it
+    log.put_off_flush(ticket)       or, where `ticket.is_put_off`, for the next one to take it up
 
 What is appended between begin and finish belongs to the next ticket. The order inside `sync`:
 files of sealed segments, the active one, the leader epochs, the directory that names them all.
@@ -26,8 +27,10 @@ from ottla.broker.ports import File
 from ottla.config.types import LogConfig
 
 FULL_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT})
+# A file could not be opened; no sync says so.
+NO_DESCRIPTOR_ERRORS = frozenset({errno.EMFILE, errno.ENFILE})
 # With these the disk said no without harm; it may say yes to the next one.
-REFUSALS = FULL_DISK_ERRORS | {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
+REFUSALS = FULL_DISK_ERRORS | NO_DESCRIPTOR_ERRORS | {errno.ENOMEM, errno.EAGAIN}
 
 
 @dataclass(slots=True, eq=False)
@@ -45,9 +48,11 @@ class FlushTicket:
     on_error: Callable[[OSError], None]
     epochs_written: bool = False
     error: OSError | None = None
+    is_put_off: bool = False
+    """Nothing has failed, but the directory could not be opened, for want of a descriptor."""
 
     def sync(self) -> None:
-        """Blocks until all of it is on disk. An OSError is final."""
+        """Blocks until all of it is on disk. An OSError is final, unless `is_put_off`."""
         try:
             for file in self.own_files:
                 file.sync()
@@ -55,11 +60,11 @@ class FlushTicket:
                 file.sync()
             if self.leader_epochs is not None:
                 self._write_epochs(self.leader_epochs)
-            if self.new_names:
-                self.directory.sync()
         except OSError as error:
             self.fail(error)
             raise
+        if self.new_names:
+            self._sync_names()
 
     def descriptor(self) -> int | None:
         """The descriptor whose fdatasync is all that `sync` would do; None if there is more."""
@@ -79,12 +84,23 @@ class FlushTicket:
         for file in self.own_files:
             file.close()
 
+    def _sync_names(self) -> None:
+        try:
+            self.directory.sync()
+        except OSError as error:
+            if error.errno in NO_DESCRIPTOR_ERRORS:
+                self.is_put_off = True
+            else:
+                self.fail(error)
+            raise
+
     def _write_epochs(self, data: bytes) -> None:
-        """A full disk is no failed sync: the epochs stay in memory for the next ticket."""
+        """A full disk is no failed sync, nor is a file that could not be opened: the epochs stay
+        in memory for the next ticket."""
         try:
             self.epochs_written = self.directory.replace_file(LEADER_EPOCH_FILE, data)
         except OSError as error:
-            if error.errno not in FULL_DISK_ERRORS:
+            if error.errno not in FULL_DISK_ERRORS | NO_DESCRIPTOR_ERRORS:
                 raise
 
 

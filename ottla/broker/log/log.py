@@ -236,6 +236,7 @@ class Log(TrimmableLog):
         """The ticket's sync has returned: what it covers is durable."""
         assert ticket is self._ticket, self
         assert ticket.error is None, self
+        assert not ticket.is_put_off, self
         self._ticket = None
         ticket.release()
         if ticket.epochs_written:
@@ -245,6 +246,15 @@ class Log(TrimmableLog):
             self.durable_end = ticket.end_offset
         self.segments.synced()
         self._reveal()
+
+    def put_off_flush(self, ticket: FlushTicket) -> None:
+        """The ticket's sync could not come to its end, and nothing has failed: the next one has all
+        of it to do."""
+        assert ticket is self._ticket, self
+        assert ticket.is_put_off, self
+        self._ticket = None
+        ticket.release()
+        self.segments.not_synced()
 
     def begin_waypoint(self) -> WaypointTicket | None:
         """A ticket for the end of the log, from which a recovery may begin then; or None.
@@ -297,12 +307,13 @@ class Log(TrimmableLog):
     def _undo_write(self, error: OSError) -> NoReturn:
         """Cuts off what a failed write has left behind the last good end."""
         segment = self.segments.active
-        self._is_closed = False  # a crash must not undo the cut and leave the bytes
-        try:
-            segment.open().truncate(segment.size)
-        except OSError as second:
-            self._fail(second)
-            raise second from error
+        if segment.file is not None:  # else it could not be opened, and nothing was written
+            self._is_closed = False  # a crash must not undo the cut and leave the bytes
+            try:
+                segment.file.truncate(segment.size)
+            except OSError as second:
+                self._fail(second)
+                raise second from error
         self._refuse(error)
 
     def _check_producer(

@@ -298,8 +298,8 @@ class LogManager:
         for path, (call, error) in work.failures.items():
             self.faults.failed(path, call, error)
         for gone in work.departures:
-            if gone.log_dir in work.failures:
-                continue
+            if gone.log_dir in self.offline_dirs or not gone.log.home.moved:
+                continue  # the next start finds it
             if gone.kind is Kind.DELETED:
                 self.deletions.add(gone.log_dir, gone.new_path, gone.log)
             else:

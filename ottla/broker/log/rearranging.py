@@ -18,6 +18,7 @@ from ottla.broker.faults import Call
 from ottla.broker.log import checkpoints
 from ottla.broker.log.checkpoints import TopicPartition
 from ottla.broker.log.directories import Kind, identified_name, partition_name
+from ottla.broker.log.flush import NO_DESCRIPTOR_ERRORS
 from ottla.broker.log.log import Log
 from ottla.broker.log.segment import LOG_SUFFIX
 from ottla.broker.ports import Clock, Disk, Events
@@ -112,7 +113,9 @@ class Rearrangement:
                     one.log.set_directory_aside(one.new_path)
             disk.sync_dir(log_dir)
         except OSError as error:
-            self.failures[log_dir] = (Call.SYNC, error)
+            # What could not be opened was not synced: that is no failed sync.
+            call = Call.WRITE if error.errno in NO_DESCRIPTOR_ERRORS else Call.SYNC
+            self.failures[log_dir] = (call, error)
 
 
 def _make(

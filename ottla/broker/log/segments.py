@@ -257,6 +257,14 @@ class Segments:
         self._syncing_snapshots, self._unsynced_snapshots = self._unsynced_snapshots, []
         self.new_names = False
 
+    def not_synced(self) -> None:
+        """The flush that has taken names and snapshots has given them back. Of the segments that it
+        took all but their names is durable."""
+        taken = [offset for offset in self._syncing_snapshots if offset in self._bases]
+        self._unsynced_snapshots = taken + self._unsynced_snapshots
+        self._syncing_snapshots = []
+        self.new_names = True
+
     def synced(self) -> None:
         """What was taken is durable now."""
         self._syncing_snapshots = []

@@ -203,6 +203,15 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._pin(answer)
 
+    def failed(self, answer: Pending, error: Exception) -> None:
+        """An answer of the line cannot be made: the handler boundary of requests that wait."""
+        try:
+            response = self._endpoint.handler_failed(answer.entry, answer.version, error)
+        except CloseConnection as refused:
+            self._end(refused)
+        else:
+            answer.complete(response)
+
     def meter(self, meter: Meter | None) -> None:
         """Counts what requests cost from now on, or no more."""
         self._meter = meter
@@ -286,6 +295,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None and not self._transport.is_closing():
             self._metrics.closed(reason)
             self._transport.abort()
+            self._deferred.clear()
             self._paused = True
             if self._outbox is not None:
                 self._outbox.close()
@@ -402,7 +412,7 @@ class Connection(asyncio.BufferedProtocol):
             response = entry.handle(session, request, version)
         except ENDING_ERRORS:
             raise
-        except Exception as error:  # the handler boundary: one of two places in the house
+        except Exception as error:  # the handler boundary
             response = self._endpoint.handler_failed(entry, version, error)
         pending: Pending | None = None
         if isinstance(response, Pending):

@@ -31,6 +31,7 @@ from ottla.broker.network.moderation import Moderation
 from ottla.broker.network.outbox import PageCache, TurnEnd
 from ottla.broker.network.quotas import ClientQuotas
 from ottla.broker.network.refusals import (
+    DESCRIPTORS,
     INTERVAL_MS,
     MAX_CONNECTIONS,
     MAX_CONNECTIONS_PER_IP,
@@ -38,7 +39,8 @@ from ottla.broker.network.refusals import (
     Refusals,
     Refused,
 )
-from ottla.broker.network.waiting_room import WAITING_MAX, WaitingRoom
+from ottla.broker.network.waiting_room import WaitingRoom
+from ottla.broker.open_files import WAITING_MAX, WHAT_TO_DO
 from ottla.broker.ports import Events
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -70,6 +72,7 @@ class Limits:
     receive_buffer_bytes: int
     backlog: int
     max_connections: int
+    """The least of what is set and what is possible; `limited_by` says which of the two it is."""
     max_connections_per_ip: int
     idle_ms: int
     held_bytes_max: int
@@ -78,6 +81,7 @@ class Limits:
     quota_window_count: int = 11
     waiting_max: int = WAITING_MAX
     """Connections that are not served and not closed yet, for their address makes too many."""
+    limited_by: str = MAX_CONNECTIONS
     connections_of_host: Mapping[str, int] = field(default_factory=dict)
     """Exceptions to max_connections_per_ip, by address or by a host's name."""
 
@@ -328,7 +332,7 @@ class Server:
             transport.abort()
             return False
         if len(self._connections) >= self.limits.max_connections:
-            self.turned_away(MAX_CONNECTIONS, address)
+            self.turned_away(self.limits.limited_by, address)
             transport.abort()
             return False
         if self.connection_rates.enabled:
@@ -413,11 +417,12 @@ class Server:
         if refused is None:
             return
         fields = refused._asdict()
-        # Who has set no max.connections would wonder: it is what the open files allow.
-        if refused.reason == MAX_CONNECTIONS:
+        if refused.reason in (MAX_CONNECTIONS, self.limits.limited_by):
             fields["limit"] = self.limits.max_connections
         elif refused.reason == MAX_CONNECTIONS_PER_IP:
             fields["limit"] = self.address_limits.of(refused.address)
+        if refused.reason == DESCRIPTORS:
+            fields["fix"] = WHAT_TO_DO
         self.events.warning("connections_refused", **fields)
 
     async def _find(self, host: str, found: Callable[[str, list[str]], None]) -> None:

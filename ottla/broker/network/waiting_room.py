@@ -6,9 +6,6 @@ from __future__ import annotations
 
 import asyncio
 
-WAITING_MAX = 1000
-"""Each has a descriptor, and waits for a window of the quota, which is a second. An address that
-opens more than that is no client, and is not slowed down by waiting."""
 MS_PER_S = 1000
 
 

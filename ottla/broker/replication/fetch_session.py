@@ -35,7 +35,10 @@ Key = tuple[str | bytes, int]
 
 
 class Wanted:
-    """One partition that a fetch asks for; in a session, also what the client was last told."""
+    """One partition that a fetch asks for; in a session, also what the client was last told.
+
+    A fetch that waits keeps its own: a later one of its session may ask for something else.
+    """
 
     __slots__ = ("request", "sent_high_watermark", "sent_log_start", "topic", "topic_id")
 
@@ -56,9 +59,12 @@ class FetchSession:
     partitions: dict[Key, Wanted]
 
     def moved_last(self, keys: Iterable[Key]) -> None:
-        """Partitions that returned data go to the end, so that the others have their turn."""
+        """Partitions that returned data go to the end, so that the others have their turn. One may
+        be gone: a later fetch of the session has forgotten it while this one waited."""
         for key in keys:
-            self.partitions[key] = self.partitions.pop(key)
+            wanted = self.partitions.pop(key, None)
+            if wanted is not None:
+                self.partitions[key] = wanted
 
 
 class Resolved(NamedTuple):
@@ -126,15 +132,17 @@ class FetchSessions:
         session.last_used_ms = now_ms
         room: int | None = None  # counted when it matters: few requests bring new partitions
         for item in wanted_by(request):
-            known = session.partitions.get(_key(item, by_topic_id))
+            key = _key(item, by_topic_id)
+            known = session.partitions.get(key)
             if known is None:
                 room = self._room() if room is None else room - 1
                 if room <= 0:
                     del self._sessions[session.session_id]
                     return _refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-                session.partitions[_key(item, by_topic_id)] = item
             else:
-                known.request = item.request
+                item.sent_high_watermark = known.sent_high_watermark
+                item.sent_log_start = known.sent_log_start
+            session.partitions[key] = item
         for topic in request.forgotten_topics_data:
             name = topic.topic_id if by_topic_id else topic.topic
             for index in topic.partitions:

@@ -415,10 +415,14 @@ class Replicas:
         self._rest(partition)
         if not partition.online:
             return None
-        if error is not None:
-            self._on_disk_failed(partition.log, Call.SYNC, error)
-            return None
         log = partition.log
+        if ticket.is_put_off and error is not None:
+            log.put_off_flush(ticket)  # the sweep of the waiters, or the next append, asks again
+            self._on_disk_failed(log, Call.WRITE, error)
+            return None
+        if error is not None:
+            self._on_disk_failed(log, Call.SYNC, error)
+            return None
         log.finish_flush(ticket)
         if partition.durable_waiters:
             self._settle(partition)

@@ -26,6 +26,7 @@ from ottla.protocol.wire import ZERO_UUID
 
 DEFAULT_RETENTION_MS = -1
 NO_EXPIRY = -1
+EXPIRY_MS_MAX = 2**63 - 1
 UNKNOWN_GROUP_SINCE_VERSION = 9
 MEMBER_EPOCH_SINCE_VERSION = 9
 TOO_LARGE = int(ErrorCode.OFFSET_METADATA_TOO_LARGE)
@@ -46,7 +47,7 @@ def commit_offsets(
     now_ms = turn.now.wall_ms
     expire_ms = NO_EXPIRY
     if request.retention_time_ms != DEFAULT_RETENTION_MS:
-        expire_ms = now_ms + request.retention_time_ms
+        expire_ms = min(now_ms + request.retention_time_ms, EXPIRY_MS_MAX)
     limit = turn.settings.offset_metadata_max_bytes
     is_simple = isinstance(group, ClassicGroup) and group.is_simple
     # A static member that is away has a negative epoch, too.

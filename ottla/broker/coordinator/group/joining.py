@@ -29,6 +29,7 @@ MEMBER_ID_REQUIRED_SINCE_VERSION = 4
 SKIP_ASSIGNMENT_SINCE_VERSION = 9
 NO_MEMBER_ID = ""
 REASON_LENGTH_MAX = 255
+PREFIX_MAX = 1024
 """Of what a client says why it joins or leaves; Kafka's own client cuts there, too."""
 
 
@@ -144,7 +145,8 @@ def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
 def _join_newcomer(turn: Turn, group: ClassicGroup, asked: Join) -> None:
     instance_id = asked.request.group_instance_id
     prefix = asked.caller.client_id if instance_id is None else instance_id
-    new_id = f"{prefix}-{turn.shard.new_uuid()}"
+    # All of a string's 32767 bytes, and the id behind them would fit into no answer.
+    new_id = f"{prefix[:PREFIX_MAX]}-{turn.shard.new_uuid()}"
     if instance_id is not None:
         old_id = group.static_members.get(instance_id)
         if old_id is None:
