@@ -53,7 +53,7 @@ public final class Golden {
         "DeleteShareGroupState", "ReadShareGroupStateSummary", "DescribeShareGroupOffsets",
         "AlterShareGroupOffsets", "DeleteShareGroupOffsets",
         "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "WriteTxnMarkers", "TxnOffsetCommit",
-        "DescribeTransactions", "ListTransactions");
+        "DescribeTransactions", "ListTransactions", "DescribeAcls", "CreateAcls", "DeleteAcls");
 
     private static final List<String> CONTROL_RECORDS = List.of(
         "ControlRecordTypeSchema", "EndTxnMarker", "LeaderChangeMessage", "SnapshotHeaderRecord",
