@@ -27,9 +27,11 @@ ENV KAFKA_LISTENERS=PLAINTEXT://0.0.0.0:9092 \
     KAFKA_LOG_DIRS=/var/lib/ottla/data \
     PYTHONUNBUFFERED=1
 
-# /readyz is good when a write with acks=all works.
+# /readyz is good when a write with acks=all works. It is asked directly, whatever proxies are set.
+# Where KAFKA_OTTLA_TELEMETRY_PORT is -1, or the telemetry has an address other than loopback or all,
+# turn the check off (--no-healthcheck) or give another.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=5s --retries=3 \
-    CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:9464/readyz', timeout=4)"]
+    CMD ["python", "-c", "import os, urllib.request as r; r.build_opener(r.ProxyHandler({})).open('http://127.0.0.1:%s/readyz' % os.environ.get('KAFKA_OTTLA_TELEMETRY_PORT', '9464'), timeout=4)"]
 
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["ottla"]

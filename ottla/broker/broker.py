@@ -148,7 +148,7 @@ class Broker:
         """`host:port` of the first listener, for a client on this machine."""
         first = self.listeners[0]
         host = "127.0.0.1" if first.host in ANY_ADDRESS else first.host
-        return f"{host}:{first.port}"
+        return f"[{host}]:{first.port}" if ":" in host else f"{host}:{first.port}"
 
     @property
     def advertised_listeners(self) -> list[Listener]:

@@ -1,4 +1,4 @@
-"""`ottla serve`: one broker in the foreground, until SIGTERM or SIGINT."""
+"""`ottla serve`: one broker in the foreground, until SIGTERM, SIGINT or SIGHUP."""
 
 from __future__ import annotations
 
@@ -86,8 +86,9 @@ def command(file: str | None, overrides: tuple[str, ...]) -> int:
       ottla serve --override num.partitions=6
       ottla serve --config server.properties
 
-    KAFKA_... environment variables are read as the apache/kafka image reads them. Ctrl-C and
-    SIGTERM stop the broker cleanly, SIGUSR1 writes its state to standard error.
+    KAFKA_... environment variables are read as the apache/kafka image reads them. Ctrl-C,
+    SIGTERM and SIGHUP (its terminal was closed; nohup keeps it) stop the broker cleanly, SIGUSR1
+    writes its state to standard error.
 
     A second broker on the same machine needs its own listeners and log.dirs, and for its
     metrics its own ottla.telemetry.port (0 takes a free port, -1 opens none).
@@ -140,7 +141,10 @@ async def _serve(loaded: Loaded) -> int:
     loop.set_exception_handler(partial(_callback_failed, broker, events))
     stop = asyncio.Event()
     # Before the start: who waits for an open port may stop us the moment after it opens.
-    for number in (signal.SIGTERM, signal.SIGINT):
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup has it
+        numbers.append(signal.SIGHUP)
+    for number in numbers:
         loop.add_signal_handler(number, stop.set)
     await broker.start()
     loop.add_signal_handler(signal.SIGUSR1, _show_state, broker)

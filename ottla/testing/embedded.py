@@ -23,6 +23,7 @@ import threading
 from collections.abc import Coroutine, Mapping
 from types import TracebackType
 from typing import Any, NoReturn, TypeVar
+from weakref import finalize
 
 from ottla.broker.broker import Broker as RunningBroker
 from ottla.broker.telemetry.logs import quiet_logger
@@ -34,6 +35,7 @@ Setting = str | int | float | bool
 
 
 HEARTBEAT_MS = 500
+PORT_MAX = 65535
 NOT_STARTED = "the broker is not started: enter its `with` block, or call its start()"
 BLOCKING = "a Broker runs on a loop: `async with Broker()`; `with BrokerThread()` brings its own"
 AWAITING = "`async with BrokerThread()` would block the loop: write `async with Broker()`"
@@ -50,7 +52,9 @@ class Broker:
         port: int = 0,
         config: Mapping[str, Setting] | None = None,
     ) -> None:
-        self._data_dir = None if data_dir is None else os.fspath(data_dir)
+        self._data_dir = None if data_dir is None else _checked_path(data_dir)
+        if not 0 <= port <= PORT_MAX:
+            raise ValueError(f"port={port}: 0, for any that is free, to {PORT_MAX}")
         self._settings: dict[str, Setting] = {
             "listeners": f"PLAINTEXT://127.0.0.1:{port}",
             "ottla.telemetry.port": -1,
@@ -67,6 +71,7 @@ class Broker:
         if self._names_dirs:
             self._data_dir = loaded.data_dirs[0]
         self._is_temporary = self._data_dir is None
+        self._remove: finalize[..., Broker] | None = None
         self._running: RunningBroker | None = None
 
     @property
@@ -96,6 +101,8 @@ class Broker:
             raise RuntimeError(STARTED)
         if self._is_temporary:
             self._data_dir = tempfile.mkdtemp(prefix="ottla-")
+            # Also where nobody stops it: when it is collected, or the program ends.
+            self._remove = finalize(self, shutil.rmtree, self._data_dir, ignore_errors=True)
         try:
             self._running = RunningBroker(self._loaded(), events=quiet_logger())
             await self._running.start()
@@ -121,8 +128,8 @@ class Broker:
 
     def _end(self) -> None:
         self._running = None
-        if self._is_temporary and self._data_dir is not None:
-            shutil.rmtree(self._data_dir, ignore_errors=True)
+        if self._remove is not None:
+            self._remove()
 
     def __enter__(self) -> NoReturn:
         raise TypeError(BLOCKING)
@@ -243,6 +250,18 @@ class BrokerThread:
         assert self._thread is not None
         self._thread.end()
         self._thread = None
+
+
+def _checked_path(data_dir: str | os.PathLike[str]) -> str:
+    if isinstance(data_dir, Mapping):
+        raise TypeError("data_dir is a path; settings go by config={...}")
+    path = os.fspath(data_dir)
+    if "," in path or path != path.strip():
+        raise ValueError(
+            f"data_dir={path!r}: log.dirs is a list, so no name in it has a comma in it, or a blank"
+            " at its ends"
+        )
+    return path
 
 
 def _new_loop(use_uvloop: bool | None) -> asyncio.AbstractEventLoop:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import subprocess
+import sys
 import tempfile
 import textwrap
 import time
@@ -317,3 +319,40 @@ async def test_a_thread_that_is_awaited_says_which_one_to_await() -> None:
     with pytest.raises(TypeError, match=r"write `async with Broker\(\)`"):
         async with BrokerThread():
             pass
+
+
+@pytest.mark.parametrize("name", ["a,b", "a ", " a"])
+def test_a_name_that_is_no_one_directory_in_a_list_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=r"log\.dirs is a list"):
+        BrokerThread(name)
+
+
+def test_what_is_no_path_or_no_port_is_told_by_its_name() -> None:
+    with pytest.raises(TypeError, match="settings go by config="):
+        BrokerThread({"num.partitions": 3})  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="port=70000: 0, for any that is free, to 65535"):
+        BrokerThread(port=70_000)
+
+
+def test_a_client_finds_a_listener_on_an_ipv6_address() -> None:
+    with BrokerThread(config={"listeners": "PLAINTEXT://[::1]:0"}) as broker:
+        assert broker.bootstrap_servers.startswith("[::1]:")
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        assert len(admin.list_topics(timeout=10).brokers) == 1
+
+
+def test_a_program_that_stops_no_broker_leaves_no_directory(tmp_path: Path) -> None:
+    program = (
+        "from ottla.testing import BrokerThread; b = BrokerThread(); b.start(); print(b.data_dir)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+
+    assert ended.stdout.strip().startswith(str(tmp_path))
+    assert list(tmp_path.iterdir()) == []

@@ -65,6 +65,20 @@ def test_a_broker_that_is_told_to_end_answers_and_marks_its_directory_clean(
         assert acknowledged <= again.receive_produced().base_offset <= PIPELINED
 
 
+def test_a_terminal_that_is_closed_stops_it_cleanly(tmp_path: Path) -> None:
+    server = Ottla(tmp_path / "broker")
+    with ExitStack() as held:
+        held.callback(server.close)
+        server.start()
+        assert server.process is not None
+        server.process.send_signal(signal.SIGHUP)
+        status = server.process.wait(20)
+        server.process = None
+
+    assert status == 0
+    assert (server.data / ".kafka_cleanshutdown").exists()
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="no /proc/loadavg")
 def test_a_service_rests_where_many_wait_for_the_processors(tmp_path: Path) -> None:
     """A broker in somebody else's process has no such figure."""

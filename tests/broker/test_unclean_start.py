@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+
+import pytest
 
 from ottla.broker.broker import Broker as RunningBroker
 from ottla.config.load import load
@@ -52,3 +55,30 @@ async def test_what_coordinators_keep_is_read_once(tmp_path: Path) -> None:
     partitions = [told["partition"] for told in events.named("coordinator_loaded")]
     assert partitions
     assert len(partitions) == len(set(partitions))
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+async def test_a_partition_that_was_removed_meanwhile_is_told(
+    tmp_path: Path, is_clean: bool
+) -> None:
+    """It begins anew, as it does in Kafka; not in silence."""
+    async with Broker(tmp_path) as broker, client_of(broker) as client:
+        for topic in ("kept", "gone", "empty"):
+            await client.create(topic)
+        for topic in ("kept", "gone"):
+            await client.produce(topic, b"1", b"2")
+    for topic in ("gone", "empty"):
+        shutil.rmtree(tmp_path / f"{topic}-0")
+    if not is_clean:
+        (tmp_path / ".kafka_cleanshutdown").unlink()
+
+    events = RecordedEvents()
+    settings = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": tmp_path}
+    again = RunningBroker(
+        load(overrides={**settings, "ottla.telemetry.port": -1}, environ={}).config, events=events
+    )
+    await again.start()
+    await again.stop()
+
+    (told,) = events.named("partitions_vanished")
+    assert (told["partitions"], told["ends"]) == (["gone-0"], [2])

@@ -5,6 +5,7 @@ The shell of `examine`, which knows the files; here are arguments, output and th
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -78,7 +79,26 @@ AS_JSON = click.option("--json", "as_json", is_flag=True, help="Write one JSON o
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 
-@click.group(context_settings=SETTINGS)
+class _Cannot(click.ClickException):
+    exit_code = CANNOT
+
+
+class _Commands(click.Group):
+    """Who reads the output may have seen enough: that is no error, and click makes it status 1,
+    which here means damage."""
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except BrokenPipeError as error:
+            if error.filename is not None:
+                raise
+            # Nothing more is to be written to it.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+
+
+@click.group(cls=_Commands, context_settings=SETTINGS)
 def command() -> None:
     """Dump, verify or repair the files of a data directory, Ottla's or Apache Kafka's.
 
@@ -166,7 +186,8 @@ def verify(paths: tuple[str, ...], deep: bool, as_json: bool) -> int:
                 partitions += 1
                 size += sum(one.size for one in found.segments)
     if not as_json:
-        click.echo(f"{partitions} partitions, {size} bytes of log, {len(findings)} findings.")
+        read, found_in_all = _many(partitions, "partition"), _many(len(findings), "finding")
+        click.echo(f"{read}, {size} bytes of log, {found_in_all}.")
     return FOUND if findings else 0
 
 
@@ -180,7 +201,8 @@ def repair(paths: tuple[str, ...], dry_run: bool, as_json: bool) -> int:
     Indexes and leader epochs are made anew from the log; a snapshot that is not sound is removed,
     and the next start makes it anew. A bad tail is cut off, a bad range within a log is taken out
     of it; the bytes are kept beside it as N.POSITION.cut, and records that can be read are never
-    touched. The status is 1 if something is left that no repair can mend.
+    touched. The status is 1 if something is left that no repair can mend, and 2 if nothing could be
+    done, as while a broker runs.
 
     \b
     Examples:
@@ -190,7 +212,7 @@ def repair(paths: tuple[str, ...], dry_run: bool, as_json: bool) -> int:
     reading, disk = ReadOnlyDisk(), PosixDisk()
     mender = Repair(disk, LogConfig(), _Told(), now_ms=time.time_ns() // 1_000_000)
     left = planned = 0
-    with _locked(disk, paths), _progress(reading, paths, shown=True) as advance:
+    with _locked(disk, paths, dry_run=dry_run), _progress(reading, paths, shown=True) as advance:
         for found in list(_verified(reading, paths, False, advance)):
             whole = isinstance(found, PartitionFacts)
             findings = found.findings if isinstance(found, PartitionFacts) else [found]
@@ -222,10 +244,6 @@ def main(arguments: Sequence[str]) -> int:
         error.show()
         return error.exit_code
     except OSError as error:
-        if error.filename is None and isinstance(error, BrokenPipeError):
-            # Whoever read the output has seen enough; nothing more is to be written to it.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 0
         click.echo(f"ottla: {error}", err=True)
         return CANNOT
     return int(status or 0)
@@ -270,9 +288,19 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 def _line(row: dict[str, Any]) -> str:
     return "  " + " ".join(
-        f"{name}: {_json(value) if isinstance(value, dict | list) else value}"
-        for name, value in row.items()
+        f"{name}: {_json(value) if _is_quoted(value) else value}" for name, value in row.items()
     )
+
+
+def _is_quoted(value: object) -> bool:
+    """Whether it could be taken for something else as it is: for None, or for more of the line."""
+    if isinstance(value, str):
+        return value == "None" or not value.isprintable() or ": " in value
+    return isinstance(value, dict | list)
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _json(row: object) -> str:
@@ -280,17 +308,26 @@ def _json(row: object) -> str:
 
 
 @contextmanager
-def _locked(disk: Disk, paths: tuple[str, ...]) -> Iterator[None]:
-    """Keeps brokers out of the log dirs of the paths."""
+def _locked(disk: Disk, paths: tuple[str, ...], *, dry_run: bool) -> Iterator[None]:
+    """Keeps brokers out of the log dirs of the paths. A dry run writes nothing, no lock either."""
     locks = []
     try:
         for log_dir in _log_dirs(disk, paths):
+            path = f"{log_dir}/{LOCK_FILE}"
+            if dry_run and not disk.exists(path):
+                continue
             try:
-                locks.append(disk.lock(f"{log_dir}/{LOCK_FILE}"))
+                locks.append(disk.lock(path))
             except BlockingIOError as error:
-                raise click.ClickException(
+                raise _Cannot(
                     f"{log_dir} is in use by {error.strerror}: stop it first. `ottla log verify`"
                     " may be run meanwhile."
+                ) from error
+            except OSError as error:
+                if dry_run and error.errno in (errno.EROFS, errno.EACCES):
+                    continue  # no broker writes here either
+                raise _Cannot(
+                    f"{log_dir} cannot be locked, as a repair has to: {error.strerror}"
                 ) from error
         yield
     finally:

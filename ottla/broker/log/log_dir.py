@@ -15,11 +15,15 @@ from ottla.broker.log import checkpoints
 from ottla.broker.log.checkpoints import MetaProperties, TopicPartition
 from ottla.broker.log.directories import (
     LOCK_FILE,
+    ForeignLogDir,
+    Kind,
     LogDirError,
     UnusableLogDir,
+    holds_partition,
     identify,
     make_log_dir,
     new_directory_id,
+    parse_name,
 )
 from ottla.broker.log.loading import CHECKPOINT_FILES, Rows
 from ottla.broker.log.log import Log
@@ -84,6 +88,23 @@ class LogDir:
     def identify(self, *, node_id: int, cluster_id: str | None) -> None:
         """Learns whose it is; `meta` is None where it does not say. LogDirError if another's."""
         self.meta = identify(self._disk, self.path, node_id=node_id, cluster_id=cluster_id)
+
+    def refuse_if_used(self, node_id: int) -> None:
+        """It has no meta.properties: ForeignLogDir if it has partitions, for then it had one, and
+        a new one would make it a directory that nobody knows."""
+        for name in self._disk.list(self.path):
+            known = parse_name(name)
+            if known is None or known.kind is not Kind.PARTITION:
+                continue
+            path = f"{self.path}/{name}"
+            if holds_partition(self._disk, path, known.kind) and self._disk.list(path):
+                raise ForeignLogDir(
+                    f"The log dir {self.path} holds {name}, and its meta.properties, which says"
+                    " whose it is, is missing. Take that file from a backup, or write it anew:"
+                    f" version=1, node.id={node_id}, cluster.id as clients and other log dirs know"
+                    " it, and directory.id as the metadata log has it, which `ottla log dump --deep"
+                    " .../__cluster_metadata-0` shows as voter_directory_id."
+                )
 
     def join(self, meta: MetaProperties, *, now_ms: int) -> None:
         """Makes it one of a cluster."""
@@ -232,6 +253,7 @@ def _identify_all(
                     new_id = cluster_id or new_cluster_id
                     if new_id is None:
                         raise LogDirError(f"The log dir {log_dir.path} has not been formatted.")
+                    log_dir.refuse_if_used(node_id)
                     meta = MetaProperties(new_id, node_id, new_directory_id(rng))
                     log_dir.join(meta, now_ms=now_ms)
             except OSError as error:

@@ -121,6 +121,8 @@ class LogManager:
             list_logs=lambda: self.logs, find_log=self.get, events=events, rng=rng
         )
         self._unsynced: UnsyncedTimes[Log] = UnsyncedTimes()
+        # What the recovery points name and `load` has not found, and up to where it was durable.
+        self.vanished: dict[TopicPartition, int] = {}
 
     def __repr__(self) -> str:
         return (
@@ -455,6 +457,10 @@ class LogManager:
         for log in opened.logs:
             log_dir.logs[log.topic, log.partition] = log
         self._logs.update(log_dir.logs)
+        known = log_dir.logs.keys() | log_dir.unopened
+        for key, end in found.rows[checkpoints.RECOVERY_POINT_FILE].items():
+            if end > 0 and key not in known:
+                self.vanished[key] = end
         try:
             if log_dir.restore_damaged_ranges(self._events):
                 # A recovery tells of its findings once, and the next start may be clean.

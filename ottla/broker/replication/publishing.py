@@ -75,6 +75,7 @@ class Publisher:
             wanted = LocalPartition(topic.name, topic.topic_id, index, partition)
             self._create(work, image, configs, wanted, refused)
             led.append(wanted)
+        self._tell_vanished(work)
         self._logs.perform(work)
         self._logs.adopt(work)
         for one in led:
@@ -211,6 +212,25 @@ class Publisher:
                 self._unmade[key] = None
         else:
             self._replicas.lead(log, leader_epoch, self._logs.dir_of(log))
+
+    def _tell_vanished(self, work: Rearrangement) -> None:
+        """Their log dir is here, and they are not: somebody has removed them while the broker was
+        stopped. They are made anew, as by Kafka, and not in silence."""
+        vanished = {
+            one.key: self._logs.vanished[one.key]
+            for one in work.creations
+            if one.key in self._logs.vanished
+        }
+        if vanished:
+            self._events.error(
+                "partitions_vanished",
+                count=len(vanished),
+                partitions=[partition_name(*key) for key in vanished][:NAMES_TOLD_MAX],
+                ends=list(vanished.values())[:NAMES_TOLD_MAX],
+                reason="their directories were removed while the broker was stopped: they begin"
+                " anew at offset 0, and what was acknowledged up to these ends is gone. Stop the"
+                " broker and put the directories back, if there is a copy",
+            )
 
     def _tell(self, refused: Refused) -> None:
         """Once, for a disk that fails has many partitions."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from ottla.__main__ import main
 from ottla.broker.posix import PosixDisk
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.record import Record
 from tests.log.examine.partitions import write_out
 
 
@@ -76,6 +81,67 @@ def test_repair_tells_then_mends_and_takes_the_mark_of_a_clean_stop(
     assert not (log_dir / ".kafka_cleanshutdown").exists()
 
 
+def test_a_dry_run_leaves_no_file(log_dir: Path) -> None:
+    harm(log_dir)
+    before = sorted(log_dir.rglob("*"))
+    assert main(["log", "repair", "--dry-run", str(log_dir)]) == 0
+
+    assert sorted(log_dir.rglob("*")) == before
+
+
+@pytest.mark.parametrize(("arguments", "status"), [(["--dry-run"], 0), ([], 2)])
+def test_on_a_disk_that_is_read_only_a_dry_run_works(
+    log_dir: Path,
+    arguments: list[str],
+    status: int,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def read_only(self: PosixDisk, path: str) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", path)
+
+    harm(log_dir)
+    (log_dir / ".lock").touch()
+    monkeypatch.setattr(PosixDisk, "lock", read_only)
+    assert main(["log", "repair", *arguments, str(log_dir)]) == status
+    told = capsys.readouterr()
+
+    assert ("would: " in told.out) == (status == 0)
+    assert ("cannot be locked, as a repair has to: Read-only" in told.err) == (status != 0)
+
+
+def test_who_has_read_enough_of_a_dump_is_no_damage(log_dir: Path) -> None:
+    """A pipe whose reader has gone."""
+    command = [sys.executable, "-m", "ottla", "log", "dump", "--deep", *[str(log_dir)] * 200]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as dump:
+        assert dump.stdout is not None
+        assert dump.stderr is not None
+        dump.stdout.readline()
+        dump.stdout.close()
+        told = dump.stderr.read()
+
+    assert (dump.returncode, told) == (0, b"")
+
+
+def test_no_record_looks_like_another_in_a_dump(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = [b"None", None, b"one\n  offset: 9 timestamp: 0 key: None value: forged", b"\x1b[31m"]
+    records = [Record(number, 0, None, value) for number, value in enumerate(values)]
+    path = tmp_path / "orders-0" / "00000000000000000000.log"
+    path.parent.mkdir()
+    path.write_bytes(build_batch(records))
+    assert main(["log", "dump", "--deep", str(path)]) == 0
+    shown = [line for line in capsys.readouterr().out.splitlines() if "value: " in line]
+
+    assert [line.partition("value: ")[2] for line in shown] == [
+        '"None"',
+        "None",
+        '"one\\n  offset: 9 timestamp: 0 key: None value: forged"',
+        '"\\u001b[31m"',
+    ]
+
+
 def test_repair_refuses_while_a_broker_holds_the_lock(
     log_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -84,7 +150,7 @@ def test_repair_refuses_while_a_broker_holds_the_lock(
     held = PosixDisk().lock(f"{log_dir}/.lock")
     try:
         for where in (log_dir, path):
-            assert main(["log", "repair", str(where)]) == 1
+            assert main(["log", "repair", str(where)]) == 2
             assert f"{log_dir} is in use by this very process" in capsys.readouterr().err
     finally:
         held.close()
