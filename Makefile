@@ -19,7 +19,7 @@ SWEEP ?= --nested
 .PHONY: help run test check conformance suite groups transactions files crash model text golden traces quotas bench
 
 $(READY): pyproject.toml
-	@test -x $(BIN)/python || { $(PYTHON) -c '$(SERVES)' && $(PYTHON) -m venv $(VENV); }
+	@test -x $(BIN)/python || { python="$(PYTHON)" && $$python -c '$(SERVES)' && $$python -m venv $(VENV); }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null || $(PYTHON) -m venv --clear $(VENV)
 	@$(BIN)/python -c '$(SERVES)' || { echo "rm -r $(VENV) first" >&2; exit 1; }
 	$(BIN)/python -m pip install --quiet --editable '.[test]'

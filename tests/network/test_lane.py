@@ -10,6 +10,8 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from ottla.broker.handlers.answers import CloseConnection
 from ottla.broker.network.connection import DEFERRED_BYTES
 from ottla.broker.network.lane import (
@@ -215,6 +217,35 @@ async def test_nothing_is_served_that_waits_behind_what_is_refused() -> None:
         await _lane_is_empty()
 
         assert list(served_of.values()) == [1] * CROWD
+
+
+async def test_nothing_is_served_that_waits_where_the_connection_was_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the broker, which can answer nothing there any more."""
+    asked: list[Any] = []
+
+    def answer(session: Any, request: Any, version: int) -> ApiVersionsResponse:
+        asked.append(request)
+        return ApiVersionsResponse()
+
+    async with serving({ApiKey.API_VERSIONS: answer}) as served:
+        lane = served.server.lane
+        raw = await served.connect()
+        with monkeypatch.context() as busy:
+            busy.setattr(Lane, "take", lambda *_: False)
+            raw.send(ApiVersionsRequest(), 0, 1)
+            async with asyncio.timeout(10):
+                while not lane.is_waited_for:
+                    await asyncio.sleep(0)
+        (connection,) = served.server.connections
+        connection.close("slow_frame")
+        lane._turn()
+
+        assert not lane.is_waited_for
+        assert asked == []
+        assert await raw.closed()
+        raw.close()
 
 
 async def _lane_is_empty() -> None:
