@@ -8,7 +8,8 @@ import signal
 import socket
 import sys
 import time
-from contextlib import ExitStack, closing, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -65,11 +66,22 @@ def test_a_broker_that_is_told_to_end_answers_and_marks_its_directory_clean(
         assert acknowledged <= again.receive_produced().base_offset <= PIPELINED
 
 
+@contextmanager
+def _inherited(action: signal.Handlers) -> Iterator[None]:
+    """What SIGHUP does in processes that begin meanwhile."""
+    before = signal.signal(signal.SIGHUP, action)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_a_terminal_that_is_closed_stops_it_cleanly(tmp_path: Path) -> None:
     server = Ottla(tmp_path / "broker")
     with ExitStack() as held:
         held.callback(server.close)
-        server.start()
+        with _inherited(signal.SIG_DFL):
+            server.start()
         assert server.process is not None
         server.process.send_signal(signal.SIGHUP)
         status = server.process.wait(20)
@@ -77,6 +89,21 @@ def test_a_terminal_that_is_closed_stops_it_cleanly(tmp_path: Path) -> None:
 
     assert status == 0
     assert (server.data / ".kafka_cleanshutdown").exists()
+
+
+def test_who_was_started_by_nohup_goes_on(tmp_path: Path) -> None:
+    server = Ottla(tmp_path / "broker")
+    with ExitStack() as held:
+        held.callback(server.close)
+        with _inherited(signal.SIG_IGN):
+            server.start()
+        assert server.process is not None
+        server.process.send_signal(signal.SIGHUP)
+        topics.create(server.bootstrap, {"t": 1})
+        client = held.enter_context(closing(Connection(server.port)))
+        client.send_produce("t", 0, batch([b"v"], timestamp=0))
+        assert client.receive_produced().error == 0
+        assert server.process.poll() is None
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no /proc/loadavg")
