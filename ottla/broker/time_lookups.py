@@ -89,6 +89,10 @@ class TimeLookups:
         lookup.advance()
         return None if lookup.is_done else self._go_on(lookup)
 
+    def queue(self, steps: Steps) -> Awaitable[None]:
+        """To be awaited; nothing is done in this turn, in which many may ask."""
+        return self._go_on(_Lookup(steps, self._clock))
+
     async def _go_on(self, lookup: _Lookup) -> None:
         while not lookup.is_done:
             if lookup.search is not None:

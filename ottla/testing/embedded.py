@@ -15,6 +15,7 @@ may start again: with its data if it has a directory of its own, else with none.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import errno
 import os
 import shutil
@@ -23,7 +24,6 @@ import threading
 from collections.abc import Coroutine, Mapping
 from types import TracebackType
 from typing import Any, NoReturn, TypeVar
-from weakref import finalize
 
 from ottla.broker.broker import Broker as RunningBroker
 from ottla.broker.telemetry.logs import quiet_logger
@@ -40,6 +40,20 @@ NOT_STARTED = "the broker is not started: enter its `with` block, or call its st
 BLOCKING = "a Broker runs on a loop: `async with Broker()`; `with BrokerThread()` brings its own"
 AWAITING = "`async with BrokerThread()` would block the loop: write `async with Broker()`"
 STARTED = "the broker is started already: stop it first, or make another one"
+
+
+_temporary: dict[str, int] = {}
+"""The directories of brokers that nobody has stopped yet, and the processes that made them."""
+
+
+def _remove_temporary() -> None:
+    """Of this process: one that was forked leaves its parent's alone."""
+    for path, process in _temporary.items():
+        if process == os.getpid():
+            shutil.rmtree(path, ignore_errors=True)
+
+
+atexit.register(_remove_temporary)
 
 
 class Broker:
@@ -71,7 +85,6 @@ class Broker:
         if self._names_dirs:
             self._data_dir = loaded.data_dirs[0]
         self._is_temporary = self._data_dir is None
-        self._remove: finalize[..., Broker] | None = None
         self._running: RunningBroker | None = None
 
     @property
@@ -101,8 +114,7 @@ class Broker:
             raise RuntimeError(STARTED)
         if self._is_temporary:
             self._data_dir = tempfile.mkdtemp(prefix="ottla-")
-            # Also where nobody stops it: when it is collected, or the program ends.
-            self._remove = finalize(self, shutil.rmtree, self._data_dir, ignore_errors=True)
+            _temporary[self._data_dir] = os.getpid()
         try:
             self._running = RunningBroker(self._loaded(), events=quiet_logger())
             await self._running.start()
@@ -128,8 +140,9 @@ class Broker:
 
     def _end(self) -> None:
         self._running = None
-        if self._remove is not None:
-            self._remove()
+        if self._is_temporary and self._data_dir is not None:
+            _temporary.pop(self._data_dir, None)
+            shutil.rmtree(self._data_dir, ignore_errors=True)
 
     def __enter__(self) -> NoReturn:
         raise TypeError(BLOCKING)

@@ -196,6 +196,30 @@ def test_a_flush_that_cannot_open_the_directory_is_put_off(segments: int) -> Non
     assert read_all(again) == written
 
 
+def test_what_was_put_off_is_done_by_the_next_flush_though_nothing_else_asks_for_it() -> None:
+    """Names and snapshots; the leader epochs, whose writing syncs the directory, are written."""
+    disk = new_disk()
+    log = open_log(disk, SMALL)
+    append(log)
+    flush(log)
+    while len(log.segments) < 3:
+        append(log)
+    disk.inject("sync_dir", errno.EMFILE)
+    ticket = log.begin_flush()
+    assert ticket is not None
+    with pytest.raises(OSError, match="Too many open files"):
+        ticket.sync()
+    log.put_off_flush(ticket)
+    assert log.segments.awaits_sync
+    flush(log)
+    assert not log.segments.awaits_sync
+    written = read_all(log)
+
+    again = open_log(disk.crash(_no_choice(), CrashMode.PREFIX), SMALL, clean=False)
+    assert again.log_end_offset == log.log_end_offset
+    assert read_all(again) == written
+
+
 def test_a_full_disk_puts_off_the_leader_epochs_only() -> None:
     disk = new_disk()
     log = open_log(disk)

@@ -7,7 +7,7 @@ import pytest
 
 from ottla.broker.faults import StorageLost
 from ottla.broker.log import checkpoints
-from ottla.broker.log.directories import ForeignLogDir, LogDirError, UnusableLogDir
+from ottla.broker.log.directories import LogDirError, UnusableLogDir
 from ottla.broker.log.log import Log
 from ottla.broker.log.manager import LogManager
 from ottla.broker.log.quarantine import DAMAGED_RANGES_FILE, DamagedRange, write_ranges
@@ -104,35 +104,6 @@ def test_new_dirs_begin_with_the_new_cluster_id_or_join_the_one_that_others_name
 
     assert again.cluster_id == "fresh"
     assert sorted(again.directory_ids) == ["/a", "/b"]
-
-
-def test_a_dir_with_partitions_and_without_its_identity_is_refused_as_it_is() -> None:
-    kit = Kit()
-    manager = kit.started()
-    append(manager.create("t", 0, TOPIC_ID))
-    manager.shutdown(1)
-    kit.disk.remove("/data/meta.properties")
-    for _ in range(2):
-        with pytest.raises(ForeignLogDir, match=r"holds t-0, and its meta\.properties,.*missing"):
-            kit.started()
-        kit.disk.remove("/data/.lock")
-    assert not kit.disk.exists("/data/meta.properties")
-
-
-def test_what_was_removed_while_the_broker_was_stopped_is_known() -> None:
-    kit = Kit()
-    manager = kit.started()
-    for partition in range(3):
-        log = manager.create("t", partition, TOPIC_ID)
-        for _ in range(partition):
-            append(log)
-    manager.shutdown(1)
-    for partition in (0, 2):
-        for name in kit.disk.list(f"/data/t-{partition}"):
-            kit.disk.remove(f"/data/t-{partition}/{name}")
-        kit.disk.remove(f"/data/t-{partition}")
-
-    assert kit.started().vanished == {("t", 2): 2}  # nothing was in the first
 
 
 def test_what_is_abandoned_is_recovered() -> None:
@@ -273,21 +244,6 @@ def test_a_deleted_partition_goes_after_its_delay() -> None:
         list(manager.deletions.remove_directory(removal))
 
     assert not kit.disk.exists(f"/data/{aside}")
-
-
-def test_a_process_short_of_descriptors_may_delete() -> None:
-    """The directory could not be opened, so its sync has not failed."""
-    kit = Kit()
-    manager = kit.started()
-    manager.create("t", 0, TOPIC_ID)
-    kit.disk.inject("sync_dir", errno.EMFILE, path="/data")
-    manager.delete("t", 0)
-    assert manager.offline_dirs == {}
-    kit.clock.advance(1000)
-    for removal in manager.deletions.due_directories():
-        list(manager.deletions.remove_directory(removal))
-
-    assert not any(name.startswith("t-0") for name in kit.disk.list("/data"))
 
 
 def test_what_was_deleted_before_a_stop_goes_after_the_next_start() -> None:

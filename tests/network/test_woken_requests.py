@@ -170,14 +170,14 @@ async def test_what_goes_wrong_is_an_answer_and_nobody_elses(
     for client, session in zip((fails, waits), sessions, strict=True):
         client.send(_fetch(session, 1), FETCH)
         await _parked(broker, 1 if client is fails else 2)
-    attempt, calls = ParkedFetch.attempt, count()
+    read, calls = ParkedFetch._read, count()
 
-    def broken_once(self: ParkedFetch) -> Any:
+    def broken_once(self: ParkedFetch, *asked: Any) -> Any:
         if next(calls) == 0:
             raise LookupError("a mistake of ours")
-        return attempt(self)
+        return read(self, *asked)
 
-    monkeypatch.setattr(ParkedFetch, "attempt", broken_once)
+    monkeypatch.setattr(ParkedFetch, "_read", broken_once)
     assert await other.append("t") == 0
     assert (await fails.answer()).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert _taken(await waits.answer()) == {"t": 0}

@@ -104,3 +104,39 @@ async def test_without_a_thread_it_is_an_error_of_its_partition(house: House) ->
     house.lookup_workers = able
 
     assert await a.acquire(wait_ms=30_000) == [(3, 3, 1)]
+
+
+async def test_it_begins_at_most_where_the_log_is_committed(house: House) -> None:
+    """What is there already and not synced yet is found by its time, and not begun behind."""
+    led = house.rooms.replicas.get(TOPIC, 0)
+    assert led is not None
+    await configure(house, "share.auto.offset.reset", "by_duration:PT0.001S")
+    for time in (START_MS, START_MS + 9000):
+        house.rooms.replicas.append(led, timed_batch([time]))
+    assert led.log.high_watermark == 4
+    taken = house.rooms.shares.take_up(GROUP, led)
+    while taken.window is None:
+        await asyncio.sleep(0)
+
+    assert taken.window.start == 4
+
+
+async def test_many_partitions_are_looked_up_a_turn_each() -> None:
+    """The first fetch of a group may ask for all at once, and others have their turns."""
+    async with House({"share.coordinator.state.topic.num.partitions": "2"}) as house:
+        await house.create(TOPIC, partitions=50)
+        for partition in range(50):
+            await house.append(TOPIC, partition, [b"v"])
+        found: list[Any] = []
+        led = [house.rooms.replicas.get(TOPIC, index) for index in range(50)]
+        for one in led:
+            assert one is not None
+            house.rooms.shares.first_since(one, START_MS, found.append)
+        per_turn: list[int] = []
+        while len(found) < len(led):
+            before = len(found)
+            await asyncio.sleep(0)
+            per_turn.append(len(found) - before)
+
+        assert max(per_turn) == 1
+        assert [first[0] for first in found] == [0] * len(led)

@@ -84,8 +84,8 @@ class _Cannot(click.ClickException):
 
 
 class _Commands(click.Group):
-    """Who reads the output may have seen enough: that is no error, and click makes it status 1,
-    which here means damage."""
+    """Who reads a dump may have seen enough: that is no error, and click makes it status 1, which
+    here means damage. What `verify` and `repair` do they do to the end, see `_tell`."""
 
     def invoke(self, context: click.Context) -> Any:
         try:
@@ -93,9 +93,8 @@ class _Commands(click.Group):
         except BrokenPipeError as error:
             if error.filename is not None:
                 raise
-            # Nothing more is to be written to it.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 0
+            _write_no_more()
+            return 0 if context.invoked_subcommand == "dump" else CANNOT
 
 
 @click.group(cls=_Commands, context_settings=SETTINGS)
@@ -181,13 +180,13 @@ def verify(paths: tuple[str, ...], deep: bool, as_json: bool) -> int:
         for found in _verified(disk, paths, deep, advance):
             for finding in found.findings if isinstance(found, PartitionFacts) else [found]:
                 findings.append(finding)
-                click.echo(_json(_finding(finding)) if as_json else str(finding))
+                _tell(_json(_finding(finding)) if as_json else str(finding))
             if isinstance(found, PartitionFacts):
                 partitions += 1
                 size += sum(one.size for one in found.segments)
     if not as_json:
         read, found_in_all = _many(partitions, "partition"), _many(len(findings), "finding")
-        click.echo(f"{read}, {size} bytes of log, {found_in_all}.")
+        _tell(f"{read}, {size} bytes of log, {found_in_all}.")
     return FOUND if findings else 0
 
 
@@ -219,12 +218,12 @@ def repair(paths: tuple[str, ...], dry_run: bool, as_json: bool) -> int:
             for finding in findings:
                 if finding.fix is Fix.NOTHING:
                     left += 1
-                    click.echo(_json(_finding(finding)) if as_json else f"left: {finding}")
+                    _tell(_json(_finding(finding)) if as_json else f"left: {finding}")
                     continue
                 planned += 1
                 sentence = sentence_of(finding)
                 said = {"dry_run": dry_run, "does": sentence} | _finding(finding)
-                click.echo(_json(said) if as_json else ("would: " if dry_run else "") + sentence)
+                _tell(_json(said) if as_json else ("would: " if dry_run else "") + sentence)
             if not dry_run and isinstance(found, PartitionFacts):
                 directory = found.directory
                 places = {os.path.abspath(directory), os.path.realpath(directory)}
@@ -232,7 +231,7 @@ def repair(paths: tuple[str, ...], dry_run: bool, as_json: bool) -> int:
             elif not dry_run and not whole:
                 mender.file(findings[0])
     if not as_json and not planned and not left:
-        click.echo("Nothing to repair.")
+        _tell("Nothing to repair.")
     return FOUND if left else 0
 
 
@@ -247,6 +246,18 @@ def main(arguments: Sequence[str]) -> int:
         click.echo(f"ottla: {error}", err=True)
         return CANNOT
     return int(status or 0)
+
+
+def _tell(text: str) -> None:
+    """A line of output, or nothing where whoever reads has seen enough: the work goes on."""
+    try:
+        click.echo(text)
+    except BrokenPipeError:
+        _write_no_more()
+
+
+def _write_no_more() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Told:
@@ -295,7 +306,8 @@ def _line(row: dict[str, Any]) -> str:
 def _is_quoted(value: object) -> bool:
     """Whether it could be taken for something else as it is: for None, or for more of the line."""
     if isinstance(value, str):
-        return value == "None" or not value.isprintable() or ": " in value
+        is_like_another = value == "None" or value.startswith('"') or ": " in value
+        return is_like_another or not value.isprintable()
     return isinstance(value, dict | list)
 
 

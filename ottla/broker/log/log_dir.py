@@ -102,8 +102,8 @@ class LogDir:
                     f"The log dir {self.path} holds {name}, and its meta.properties, which says"
                     " whose it is, is missing. Take that file from a backup, or write it anew:"
                     f" version=1, node.id={node_id}, cluster.id as clients and other log dirs know"
-                    " it, and directory.id as the metadata log has it, which `ottla log dump --deep"
-                    " .../__cluster_metadata-0` shows as voter_directory_id."
+                    " it, and as directory.id that of the log_dirs of this broker's last record in"
+                    " `ottla log dump --deep .../__cluster_metadata-0` which no other log dir has."
                 )
 
     def join(self, meta: MetaProperties, *, now_ms: int) -> None:
@@ -245,6 +245,12 @@ def _identify_all(
     """What the disk says no to joins the `failures`; a dir that is there is left alone."""
     for write_missing in (False, True):  # a new dir joins the cluster that the others name
         for log_dir in log_dirs:
+            if write_missing and log_dir.meta is None and log_dir.path not in failures:
+                try:
+                    log_dir.refuse_if_used(node_id)  # before any of them joins
+                except OSError as error:
+                    failures[log_dir.path] = error
+        for log_dir in log_dirs:
             if log_dir.path in failures:
                 continue
             try:
@@ -253,7 +259,6 @@ def _identify_all(
                     new_id = cluster_id or new_cluster_id
                     if new_id is None:
                         raise LogDirError(f"The log dir {log_dir.path} has not been formatted.")
-                    log_dir.refuse_if_used(node_id)
                     meta = MetaProperties(new_id, node_id, new_directory_id(rng))
                     log_dir.join(meta, now_ms=now_ms)
             except OSError as error:

@@ -7,7 +7,7 @@ broker leads the partition no more, when its state was fenced, or when its group
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ottla.broker.coordinator.group.share_members import Gone
@@ -121,8 +121,8 @@ class SharePartitions:
         since_ms: int,
         then: Callable[[TimedOffset | KafkaError | None], None],
     ) -> None:
-        """Calls `then` with the first record of a time or later, or with the reason why that cannot
-        be said; later, if it takes a worker."""
+        """Calls `then`, later, with the first record of a time or later, or with the reason why
+        that cannot be said."""
         outcome: TimedOffset | KafkaError | None = None
 
         def led() -> Partition:
@@ -140,19 +140,15 @@ class SharePartitions:
                 outcome = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
             return None
 
-        async def wait(following: Awaitable[None]) -> None:
+        async def look_up() -> None:
             nonlocal outcome
             try:
-                await following
+                await self._time_lookups.queue(steps())
             except RuntimeError as error:  # no thread can be started, or the broker has stopped
                 outcome = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
             then(outcome)
 
-        following = self._time_lookups.follow(steps())
-        if following is None:
-            then(outcome)
-        else:
-            self._spawn(wait(following), "share-start")
+        self._spawn(look_up(), "share-start")
 
     def drop(self, share: SharePartition, reason: str) -> None:
         """Delivers no more from it; the next fetch reads its state anew."""

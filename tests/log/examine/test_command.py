@@ -123,10 +123,31 @@ def test_who_has_read_enough_of_a_dump_is_no_damage(log_dir: Path) -> None:
     assert (dump.returncode, told) == (0, b"")
 
 
+def test_who_has_read_enough_of_a_repair_gets_all_of_it(log_dir: Path) -> None:
+    for number in range(40):
+        partition = log_dir / f"more-{number}"
+        write_out(partition)
+        (partition / "00000000000000000000.index").write_bytes(b"x" * 8)
+    command = [sys.executable, "-m", "ottla", "log", "repair", str(log_dir)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as repair:
+        assert repair.stdout is not None
+        repair.stdout.readline()
+        repair.stdout.close()
+
+    assert repair.returncode == 0
+    assert main(["log", "verify", str(log_dir)]) == 0
+
+
 def test_no_record_looks_like_another_in_a_dump(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    values = [b"None", None, b"one\n  offset: 9 timestamp: 0 key: None value: forged", b"\x1b[31m"]
+    values = [
+        b"None",
+        None,
+        b'"None"',
+        b"one\n  offset: 9 timestamp: 0 key: None value: forged",
+        b"\x1b[31m",
+    ]
     records = [Record(number, 0, None, value) for number, value in enumerate(values)]
     path = tmp_path / "orders-0" / "00000000000000000000.log"
     path.parent.mkdir()
@@ -137,6 +158,7 @@ def test_no_record_looks_like_another_in_a_dump(
     assert [line.partition("value: ")[2] for line in shown] == [
         '"None"',
         "None",
+        '"\\"None\\""',
         '"one\\n  offset: 9 timestamp: 0 key: None value: forged"',
         '"\\u001b[31m"',
     ]

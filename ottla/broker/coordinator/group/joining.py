@@ -29,8 +29,9 @@ MEMBER_ID_REQUIRED_SINCE_VERSION = 4
 SKIP_ASSIGNMENT_SINCE_VERSION = 9
 NO_MEMBER_ID = ""
 REASON_LENGTH_MAX = 255
-PREFIX_MAX = 1024
 """Of what a client says why it joins or leaves; Kafka's own client cuts there, too."""
+PREFIX_MAX = 1024
+"""Of a client or instance id, in a member's id."""
 
 
 class Caller(NamedTuple):
