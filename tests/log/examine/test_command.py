@@ -42,6 +42,22 @@ def test_verify_is_silent_where_all_is_well(
     assert capsys.readouterr().out.endswith(" 0 findings.\n")
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_partition_that_was_removed_after_a_clean_stop_is_found(
+    log_dir: Path, is_clean: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While a broker runs, or after a crash, its checkpoints may name what was deleted."""
+    rows = "0\n3\ngone 0 7\nempty 1 0\norders 0 1\n"
+    (log_dir / "recovery-point-offset-checkpoint").write_text(rows)
+    if not is_clean:
+        (log_dir / ".kafka_cleanshutdown").unlink()
+    assert main(["log", "verify", str(log_dir)]) == int(is_clean)
+    told = capsys.readouterr().out.splitlines()[:-1]
+
+    assert [line.partition(":")[0] for line in told] == [f"{log_dir}/gone-0"] * is_clean
+    assert all("durable up to offset 7 when the broker was stopped" in line for line in told)
+
+
 def test_verify_names_file_byte_and_remedy(
     log_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

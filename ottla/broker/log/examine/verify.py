@@ -72,6 +72,7 @@ def verify_path(
     for file in _small_files(disk, path):
         yield from _verify_file(disk, file)
         yield from _verify_offsets(file, offsets.get(file.path, {}), ends)
+        yield from _find_vanished(disk, file, offsets.get(file.path, {}))
 
 
 def _verify_partition(
@@ -133,6 +134,26 @@ def _verify_offsets(
                 f"it says offset {offset} of {partition_name(*key)}, whose log ends at {ends[key]}",
                 "Records that were acknowledged are missing from the log: look for them on"
                 " another replica or in a backup before the broker starts.",
+            )
+
+
+def _find_vanished(
+    disk: Disk, file: LogFile, offsets: dict[TopicPartition, int]
+) -> Iterator[Finding]:
+    """What a clean stop has left there and is not there any more. Only of a clean stop the rows
+    and the directories are of one moment."""
+    log_dir, _, name = file.path.rpartition("/")
+    is_of_clean_stop = disk.exists(f"{log_dir}/{checkpoints.CLEAN_SHUTDOWN_FILE}")
+    if name != checkpoints.RECOVERY_POINT_FILE or not is_of_clean_stop:
+        return
+    for key, offset in offsets.items():
+        directory = f"{log_dir}/{partition_name(*key)}"
+        if offset > 0 and not disk.exists(directory):
+            yield Finding(
+                directory,
+                f"it is missing, and was durable up to offset {offset} when the broker was stopped",
+                "Put it back from a copy before the broker starts, which would begin it anew at"
+                " offset 0.",
             )
 
 
