@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ottla.broker.log import checkpoints
-from ottla.broker.log.checkpoints import MalformedFile, TopicPartition
+from ottla.broker.log.checkpoints import MalformedFile, TopicPartition, parent_of
 from ottla.broker.log.directories import METADATA_TOPIC, Kind, parse_name, partition_name
 from ottla.broker.log.examine.dump import dump_file
 from ottla.broker.log.examine.files import (
@@ -142,7 +142,7 @@ def _find_vanished(
 ) -> Iterator[Finding]:
     """What a clean stop has left there and is not there any more. Only of a clean stop the rows
     and the directories are of one moment."""
-    log_dir, _, name = file.path.rpartition("/")
+    log_dir, name = parent_of(file.path), file.path.rpartition("/")[2]
     is_of_clean_stop = disk.exists(f"{log_dir}/{checkpoints.CLEAN_SHUTDOWN_FILE}")
     if name != checkpoints.RECOVERY_POINT_FILE or not is_of_clean_stop:
         return
