@@ -12,7 +12,7 @@ import pytest
 from ottla.broker.coordinator import gathering, loading, runtime
 from ottla.broker.coordinator.group.coordinator import CONSUMER_OFFSETS
 from ottla.broker.coordinator.group.settings import NEWCOMERS_MS
-from ottla.broker.coordinator.outcome import CoordinatorRecord, Counted
+from ottla.broker.coordinator.outcome import Answer, CoordinatorRecord, Counted, Outcome
 from ottla.broker.coordinator.placement import partition_for
 from ottla.broker.coordinator.record_format import RecordFormat
 from ottla.broker.coordinator.records import GROUP_RECORDS
@@ -123,6 +123,27 @@ async def test_a_commit_is_kept_as_long_as_can_be_said(house: House) -> None:
     assert _code(await ask(house, request, 4)) == 0
     async with house.restarted() as again:
         assert await _committed(again) == 5
+
+
+async def test_all_answers_of_what_no_record_has_room_for_are_refused(house: House) -> None:
+    class Kept:
+        def __init__(self) -> None:
+            self.responses: list[Any] = []
+
+        def complete(self, response: Any) -> None:
+            self.responses.append(response)
+
+    runner, _ = house.rooms.groups.runner(GROUP)
+    later, now = Kept(), Kept()
+    outcome = Outcome(runner.now())
+    value = OffsetCommitValue(offset=2**70)
+    outcome.records.append(CoordinatorRecord(OffsetCommitKey(GROUP, "t", 0), value))
+    outcome.answers.append(Answer(later, groups.HeartbeatResponse()))
+    outcome.answers_now.append(Answer(now, groups.HeartbeatResponse()))
+    runner.perform(outcome)
+
+    for kept in (later, now):
+        assert [one.error_code for one in kept.responses] == [ErrorCode.UNKNOWN_SERVER_ERROR]
 
 
 async def test_what_no_record_has_room_for_is_forgotten_and_its_shard_loaded_anew(
