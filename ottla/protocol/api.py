@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from ottla.protocol.messages import (
-    acls,
     api_versions,
     broker_lifecycle,
     configs,
@@ -320,9 +319,6 @@ SERVED: dict[int, Api] = {
             transactions.TxnOffsetCommitRequest,
             transactions.TxnOffsetCommitResponse,
         ),
-        _api(ApiKey.DESCRIBE_ACLS, acls.DescribeAclsRequest, acls.DescribeAclsResponse),
-        _api(ApiKey.CREATE_ACLS, acls.CreateAclsRequest, acls.CreateAclsResponse),
-        _api(ApiKey.DELETE_ACLS, acls.DeleteAclsRequest, acls.DeleteAclsResponse),
         _api(
             ApiKey.DESCRIBE_CONFIGS, configs.DescribeConfigsRequest, configs.DescribeConfigsResponse
         ),

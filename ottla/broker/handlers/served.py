@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ottla.broker.handlers import (
-    acls,
     api_versions,
     brokers,
     client_quotas,
@@ -61,9 +60,6 @@ HANDLERS: dict[ApiKey, Handler] = {
     ApiKey.END_TXN: transactions.handle_end_txn,
     ApiKey.WRITE_TXN_MARKERS: transactions.handle_write_txn_markers,
     ApiKey.TXN_OFFSET_COMMIT: transactional_offsets.handle_txn_offset_commit,
-    ApiKey.DESCRIBE_ACLS: acls.handle_describe_acls,
-    ApiKey.CREATE_ACLS: acls.handle_create_acls,
-    ApiKey.DELETE_ACLS: acls.handle_delete_acls,
     ApiKey.DESCRIBE_CONFIGS: configs.handle_describe_configs,
     ApiKey.ALTER_CONFIGS: configs.handle_alter_configs,
     ApiKey.ALTER_REPLICA_LOG_DIRS: log_dirs.handle_alter_replica_log_dirs,

@@ -53,7 +53,7 @@ public final class Golden {
         "DeleteShareGroupState", "ReadShareGroupStateSummary", "DescribeShareGroupOffsets",
         "AlterShareGroupOffsets", "DeleteShareGroupOffsets",
         "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "WriteTxnMarkers", "TxnOffsetCommit",
-        "DescribeTransactions", "ListTransactions", "DescribeAcls", "CreateAcls", "DeleteAcls");
+        "DescribeTransactions", "ListTransactions");
 
     private static final List<String> CONTROL_RECORDS = List.of(
         "ControlRecordTypeSchema", "EndTxnMarker", "LeaderChangeMessage", "SnapshotHeaderRecord",
