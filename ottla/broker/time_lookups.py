@@ -5,9 +5,6 @@ batch of a megabyte that holds sixty, or to go through batches whose headers cla
 record has. So such a request is steps (`log/time_search.py`): those that are short are done on the
 loop, for TURN_S at a time; a batch that is long or compressed is a worker's, one after another. Of
 all these requests together one has the loop in a turn, and WORKERS_MAX have a worker.
-
-Others may move the log meanwhile, delete from it, or lead it anew; `steps_in` looks again then, so
-that what it finds was right at some moment of the look-up.
 """
 
 from __future__ import annotations
@@ -18,9 +15,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from time import perf_counter, sleep
 
-from ottla.broker.log.log import Log
 from ottla.broker.log.time_search import BatchSearch, Steps, TimedOffset
-from ottla.broker.replication.replicas import Partition
 from ottla.protocol.errors import KafkaError
 
 TURN_S = 0.001
@@ -37,40 +32,6 @@ sys.getswitchinterval(), 5 ms, each time that it waits for it."""
 
 InWorker = Callable[[Callable[[], TimedOffset | None]], "Future[TimedOffset | None]"]
 Outcome = TimedOffset | KafkaError | OSError | None
-
-
-def steps_in(led: Callable[[], Partition], begin: Callable[[Log], Steps]) -> Steps:
-    """A look-up in the log of a partition. It begins again if the partition lies in another log
-    meanwhile, or is led anew, or if what was found has been deleted since.
-
-    Raises what `led` does, when the partition is not led any more, and what the look-up does.
-    """
-    while True:
-        partition = led()
-        log, leader_epoch = partition.log, partition.leader_epoch
-        log_start_offset = log.log_start_offset
-        steps = begin(log)
-        outcome: TimedOffset | None = None
-        try:
-            search = next(steps)
-            while True:
-                failure: KafkaError | OSError | None = None
-                try:
-                    outcome = yield search
-                except (KafkaError, OSError) as error:
-                    failure = error
-                again = led()
-                if (again, again.log, again.leader_epoch) != (partition, log, leader_epoch):
-                    break
-                search = steps.send(outcome) if failure is None else steps.throw(failure)
-        except StopIteration as done:
-            found: TimedOffset | None = done.value
-            is_kept = found is not None and found[0] >= log.log_start_offset
-            if is_kept or log.log_start_offset == log_start_offset:
-                return found
-        except FileNotFoundError:
-            if log.log_start_offset == log_start_offset:
-                raise
 
 
 class TimeLookups:

@@ -48,7 +48,7 @@ _temporary: dict[str, int] = {}
 
 def _remove_temporary() -> None:
     """Of this process: one that was forked leaves its parent's alone."""
-    for path, process in _temporary.items():
+    for path, process in tuple(_temporary.items()):  # its threads may still run
         if process == os.getpid():
             shutil.rmtree(path, ignore_errors=True)
 

@@ -67,23 +67,23 @@ def test_a_broker_that_is_told_to_end_answers_and_marks_its_directory_clean(
 
 
 @contextmanager
-def _inherited(action: signal.Handlers) -> Iterator[None]:
-    """What SIGHUP does in processes that begin meanwhile."""
-    before = signal.signal(signal.SIGHUP, action)
+def _hung_up(tmp_path: Path, inherited: signal.Handlers) -> Iterator[Ottla]:
+    """A broker whose terminal was closed; `inherited` is what SIGHUP does where it begins."""
+    server = Ottla(tmp_path / "broker")
+    before = signal.signal(signal.SIGHUP, inherited)
     try:
-        yield
+        server.start()
+        assert server.process is not None
+        server.process.send_signal(signal.SIGHUP)
+        yield server
     finally:
         signal.signal(signal.SIGHUP, before)
+        server.close()
 
 
 def test_a_terminal_that_is_closed_stops_it_cleanly(tmp_path: Path) -> None:
-    server = Ottla(tmp_path / "broker")
-    with ExitStack() as held:
-        held.callback(server.close)
-        with _inherited(signal.SIG_DFL):
-            server.start()
+    with _hung_up(tmp_path, signal.SIG_DFL) as server:
         assert server.process is not None
-        server.process.send_signal(signal.SIGHUP)
         status = server.process.wait(20)
         server.process = None
 
@@ -92,18 +92,11 @@ def test_a_terminal_that_is_closed_stops_it_cleanly(tmp_path: Path) -> None:
 
 
 def test_who_was_started_by_nohup_goes_on(tmp_path: Path) -> None:
-    server = Ottla(tmp_path / "broker")
-    with ExitStack() as held:
-        held.callback(server.close)
-        with _inherited(signal.SIG_IGN):
-            server.start()
-        assert server.process is not None
-        server.process.send_signal(signal.SIGHUP)
+    with _hung_up(tmp_path, signal.SIG_IGN) as server:
         topics.create(server.bootstrap, {"t": 1})
-        client = held.enter_context(closing(Connection(server.port)))
-        client.send_produce("t", 0, batch([b"v"], timestamp=0))
-        assert client.receive_produced().error == 0
-        assert server.process.poll() is None
+        with closing(Connection(server.port)) as client:
+            client.send_produce("t", 0, batch([b"v"], timestamp=0))
+            assert client.receive_produced().error == 0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no /proc/loadavg")

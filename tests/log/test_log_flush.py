@@ -171,6 +171,16 @@ def test_every_part_of_a_flush_counts(call: str, path: str) -> None:
     assert log.durable_end == 0
 
 
+def put_off(log: Log) -> None:
+    """A flush that cannot open the directory."""
+    ticket = log.begin_flush()
+    assert ticket is not None
+    with pytest.raises(OSError, match="Too many open files"):
+        ticket.sync()
+    assert ticket.is_put_off
+    log.put_off_flush(ticket)
+
+
 @pytest.mark.parametrize("segments", [1, 3])
 def test_a_flush_that_cannot_open_the_directory_is_put_off(segments: int) -> None:
     """Nothing is durable by it, and nothing has failed: the next flush has it all to do."""
@@ -180,12 +190,7 @@ def test_a_flush_that_cannot_open_the_directory_is_put_off(segments: int) -> Non
     while len(log.segments) < segments:
         append(log)
     disk.inject("sync_dir", errno.EMFILE, times=2)  # of the leader epochs, and of all names
-    ticket = log.begin_flush()
-    assert ticket is not None
-    with pytest.raises(OSError, match="Too many open files"):
-        ticket.sync()
-    assert ticket.is_put_off
-    log.put_off_flush(ticket)
+    put_off(log)
     assert (log.failed, log.durable_end, log.visible_end) == (None, 0, 0)
     assert log.must_flush
     flush(log)
@@ -205,11 +210,7 @@ def test_what_was_put_off_is_done_by_the_next_flush_though_nothing_else_asks_for
     while len(log.segments) < 3:
         append(log)
     disk.inject("sync_dir", errno.EMFILE)
-    ticket = log.begin_flush()
-    assert ticket is not None
-    with pytest.raises(OSError, match="Too many open files"):
-        ticket.sync()
-    log.put_off_flush(ticket)
+    put_off(log)
     assert log.segments.awaits_sync
     flush(log)
     assert not log.segments.awaits_sync

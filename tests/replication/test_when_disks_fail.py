@@ -122,41 +122,44 @@ async def test_a_partition_for_which_there_was_no_room_is_made_when_there_is(
         assert [one.log.log_end_offset for one in again.running.replicas] == [1, 1]
 
 
+NO_DESCRIPTOR = OSError(errno.EMFILE, "no descriptor is left")
+
+
 async def test_a_sync_that_cannot_begin_is_begun_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    begin = Log.begin_flush
-    failures = iter([OSError(errno.EMFILE, "no descriptor is left")])
+    begin, failures = Log.begin_flush, iter([NO_DESCRIPTOR])
 
     def failing(self: Log) -> FlushTicket | None:
         if self.topic == "t" and (error := next(failures, None)) is not None:
             raise error
         return begin(self)
 
-    async with Broker() as broker:
-        raw = await connect(broker)
-        await create(raw, "t", 3)
-        monkeypatch.setattr(Log, "begin_flush", failing)
-        raw.send(produce("t", 0, 1, 2), 9)
-        assert await codes(raw) == [0, 0, 0]
-        assert not broker.running.replicas.is_syncing()
-        raw.close()
+    await _synced_later(monkeypatch, Log, "begin_flush", failing)
+    assert next(failures, None) is None
 
 
 async def test_a_sync_that_is_put_off_is_done_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    sync_dir = PosixDisk.sync_dir
-    failures = iter([OSError(errno.EMFILE, "no descriptor is left")] * 2)
+    """By a directory that cannot be opened: for the leader epochs, and for all names."""
+    sync_dir, failures = PosixDisk.sync_dir, iter([NO_DESCRIPTOR] * 2)
 
     def failing(self: PosixDisk, path: str) -> None:
         if path.endswith("/t-0") and (error := next(failures, None)) is not None:
             raise error
         sync_dir(self, path)
 
+    await _synced_later(monkeypatch, PosixDisk, "sync_dir", failing)
+    assert next(failures, None) is None
+
+
+async def _synced_later(
+    monkeypatch: pytest.MonkeyPatch, owner: type, name: str, failing: Callable[..., Any]
+) -> None:
+    """What is produced while a call fails is answered when it fails no more."""
     async with Broker() as broker:
         raw = await connect(broker)
         await create(raw, "t", 3)
-        monkeypatch.setattr(PosixDisk, "sync_dir", failing)
+        monkeypatch.setattr(owner, name, failing)
         raw.send(produce("t", 0, 1, 2), 9)
         assert await codes(raw) == [0, 0, 0]
-        assert next(failures, None) is None
         assert not broker.running.replicas.is_syncing()
         raw.close()
 

@@ -3,7 +3,7 @@
 A timestamp of ListOffsets that is negative is a question of its own; each has the version that
 brought it. What a time look-up finds at or above the fetchable end (high watermark, or last stable
 offset for read_committed) is not there yet for this client. Such a look-up may wait for a worker,
-and others have their turn meanwhile (`broker/time_lookups.py`).
+and others have their turn meanwhile (`replication/time_steps.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ottla.broker.handlers.topic_names import INTERNAL_TOPICS
 from ottla.broker.log.log import Log
 from ottla.broker.log.time_search import Steps, TimedOffset
 from ottla.broker.replication.replicas import Partition
-from ottla.broker.time_lookups import steps_in
+from ottla.broker.replication.time_steps import steps_in
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.offsets import (
     DeleteRecordsRequest,

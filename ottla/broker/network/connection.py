@@ -204,7 +204,7 @@ class Connection(asyncio.BufferedProtocol):
             self._pin(answer)
 
     def failed(self, answer: Pending, error: Exception) -> None:
-        """An answer of the line cannot be made: the handler boundary of requests that wait."""
+        """An answer of the line cannot be made: the handler boundary of what is answered later."""
         try:
             response = self._endpoint.handler_failed(answer.entry, answer.version, error)
         except CloseConnection as refused:

@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -167,14 +168,12 @@ class Endpoint:
             except (asyncio.CancelledError, AssertionError):
                 raise
             except Exception as error:  # the same boundary as for handlers that answer at once
-                try:
-                    response = self.handler_failed(entry, version, error)
-                except CloseConnection as close:
-                    line = pending.line
-                    if isinstance(line, Connection):
-                        self.refused(line, str(close))
-                        line.close("refused")
-                    return
+                if pending.line is not None:
+                    pending.line.failed(pending, error)
+                else:
+                    with suppress(CloseConnection):  # nobody waits any more; it is told
+                        self.handler_failed(entry, version, error)
+                return
             if not pending.abandoned:
                 wait_ms = getattr(response, "throttle_time_ms", 0)
                 if wait_ms and isinstance(pending.line, Connection):

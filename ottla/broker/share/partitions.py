@@ -21,6 +21,7 @@ from ottla.broker.metadata.delta import Delta
 from ottla.broker.metadata.image import GROUP_RESOURCE, MetadataImage
 from ottla.broker.ports import Clock
 from ottla.broker.replication.replicas import Partition, Replicas
+from ottla.broker.replication.time_steps import steps_in
 from ottla.broker.share.counts import ShareCounts
 from ottla.broker.share.overdue import Lapsed, Overdue
 from ottla.broker.share.partition import SharePartition
@@ -28,7 +29,7 @@ from ottla.broker.share.passing import Passing
 from ottla.broker.share.rules import LiveRules
 from ottla.broker.share.sessions import Place, ShareSession, ShareSessions
 from ottla.broker.share.store import ShareStore
-from ottla.broker.time_lookups import TimeLookups, steps_in
+from ottla.broker.time_lookups import TimeLookups
 from ottla.config.broker import BrokerConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
 
