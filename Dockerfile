@@ -3,10 +3,11 @@
 # Settings are those of the apache/kafka image: KAFKA_NODE_ID, KAFKA_LISTENERS, CLUSTER_ID, ...
 
 FROM python:3.11-slim AS build
+RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev
 WORKDIR /src
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY ottla ottla
-RUN pip wheel --no-cache-dir --wheel-dir /wheels .
+RUN OTTLA_COMPILE=yes pip wheel --no-cache-dir --wheel-dir /wheels .
 
 FROM python:3.11-slim
 COPY --from=build /wheels /tmp/wheels

@@ -4,6 +4,12 @@ PYTHON ?= $$(sh packaging/python.sh)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# The package as pip installs it: its hot path compiled, where there is a C compiler. Everything that
+# starts a broker by itself takes it from there; `make test` runs the sources as they are.
+BUILT := .built
+SERVED := $(BUILT)/.ready
+INTERPRETED := Not compiled, so requests take a third more processor time: no C compiler, or no Python headers (Debian: apt install gcc python3-dev; then rm -r $(BUILT))
+FROM_BUILT := PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)/$(BUILT):$(CURDIR)"
 SERVES := import sys; sys.version_info < (3, 11) and sys.exit("Ottla needs Python 3.11: make ... PYTHON=python3.11")
 # An environment keeps the Python that it was made of.
 ifneq ($(if $(filter file,$(origin PYTHON)),,$(wildcard $(BIN)/python)),)
@@ -16,7 +22,7 @@ endif
 SWEEP ?= --nested
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check conformance suite groups transactions files crash model text golden traces quotas bench
+.PHONY: help run test compiled check conformance suite groups transactions files crash model text golden traces quotas bench
 
 $(READY): pyproject.toml
 	@test -x $(BIN)/python || { python="$(PYTHON)" && $$python -c '$(SERVES)' && $$python -m venv $(VENV); }
@@ -26,27 +32,37 @@ $(READY): pyproject.toml
 	$(BIN)/python -m compileall -q ottla
 	touch $@
 
+$(SERVED): $(READY) hatch_build.py $(shell find ottla -name '*.py')
+	rm -rf $(BUILT)
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --target $(BUILT) .
+	$(BIN)/python -m compileall -q $(BUILT)
+	@$(FROM_BUILT) $(BIN)/python -m ottla --version | grep compiled || echo "$(INTERPRETED)"
+	touch $@
+
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: $(READY) ## start a broker on localhost:9092, data in ./ottla-data
-	$(BIN)/ottla serve $(ARGS)
+run: $(SERVED) ## start a broker on localhost:9092, data in ./ottla-data
+	$(FROM_BUILT) $(BIN)/ottla serve $(ARGS)
 
 test: $(READY) ## run the tests
 	$(BIN)/python -m pytest $(ARGS)
 
+compiled: $(SERVED) ## run the tests on the compiled package
+	$(FROM_BUILT) $(BIN)/python -m pytest $(ARGS)
+
 check: $(READY) ## format, lint, types, import contracts and the rules of the house
-	$(BIN)/ruff format --check ottla tests
-	$(BIN)/ruff check ottla tests
+	$(BIN)/ruff format --check ottla tests hatch_build.py
+	$(BIN)/ruff check ottla tests hatch_build.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/house $(ARGS)
 
-conformance: $(READY) ## unmodified clients of five languages, Apache Kafka's own tools, a Kafka Streams application
-	$(BIN)/python -m tests.conformance $(ARGS)
+conformance: $(SERVED) ## unmodified clients of five languages, Apache Kafka's own tools, a Kafka Streams application
+	$(FROM_BUILT) $(BIN)/python -m tests.conformance $(ARGS)
 
-suite: $(READY) ## kafka-python's own integration tests, against Apache Kafka and against Ottla
-	$(BIN)/python -m tests.conformance.kafka_python_suite $(ARGS)
+suite: $(SERVED) ## kafka-python's own integration tests, against Apache Kafka and against Ottla
+	$(FROM_BUILT) $(BIN)/python -m tests.conformance.kafka_python_suite $(ARGS)
 
 groups: $(READY) ## 1,000 seeds of members that pause, crash and come back, of each group protocol
 	$(BIN)/python -m tests.coordinator.simulation $(ARGS)
@@ -57,28 +73,28 @@ transactions: $(READY) ## 1,000 seeds of producers with faults, and a loss of po
 	$(BIN)/python -m tests.transactions.simulation --seeds 1000 $(ARGS)
 	$(BIN)/python -m tests.transactions.crashes
 
-files: $(READY) ## directories of Apache Kafka opened by Ottla, and the other way, record by record
-	$(BIN)/python -m tests.conformance.both_ways $(ARGS)
+files: $(SERVED) ## directories of Apache Kafka opened by Ottla, and the other way, record by record
+	$(FROM_BUILT) $(BIN)/python -m tests.conformance.both_ways $(ARGS)
 
-crash: $(READY) ## kill -9 while producers write, 50 times; a crash at every call on a simulated disk
+crash: $(SERVED) ## kill -9 while producers write, 50 times; a crash at every call on a simulated disk
 	$(BIN)/python -m tests.log.crash_sweep $(SWEEP)
-	$(BIN)/python -m tests.crash $(ARGS)
+	$(FROM_BUILT) $(BIN)/python -m tests.crash $(ARGS)
 
 model: $(READY) ## 100,000 random operations on a log beside a model of it, by seed
 	$(BIN)/python -m tests.log.random_ops $(ARGS)
 
-text: $(READY) ## 100 MB of this machine's text in and out with kcat, over a kill -9
-	$(BIN)/python -m tests.text $(ARGS)
+text: $(SERVED) ## 100 MB of this machine's text in and out with kcat, over a kill -9
+	$(FROM_BUILT) $(BIN)/python -m tests.text $(ARGS)
 
 golden: $(READY) ## golden bytes anew from Apache Kafka's own classes, ours against them
 	tests/golden/java/regenerate
 	$(BIN)/python -m pytest tests/protocol $(ARGS)
 
-quotas: $(READY) ## 30 s of each client quota: what a greedy client gets, what its neighbour notices
-	$(BIN)/python -m tests.bench.quotas $(ARGS)
+quotas: $(SERVED) ## 30 s of each client quota: what a greedy client gets, what its neighbour notices
+	$(FROM_BUILT) $(BIN)/python -m tests.bench.quotas $(ARGS)
 
 traces: $(READY) ## conversations about groups anew with Apache Kafka, as tests hold them with Ottla
 	$(BIN)/python -m tests.coordinator.wire $(ARGS)
 
-bench: $(READY) ## Ottla beside Apache Kafka: figures, ratios, aims
-	$(BIN)/python -m tests.bench $(ARGS)
+bench: $(SERVED) ## Ottla beside Apache Kafka: figures, ratios, aims
+	$(FROM_BUILT) $(BIN)/python -m tests.bench $(ARGS)

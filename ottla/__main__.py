@@ -45,8 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if words[0] in ("--version", "version"):
         from ottla import __version__
+        from ottla.compiled import build
 
-        _say(sys.stdout, f"ottla {__version__}")
+        _say(sys.stdout, f"ottla {__version__} ({build()})")
         return 0
     command = COMMANDS.get(words[0])
     if command is None:

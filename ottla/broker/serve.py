@@ -29,6 +29,7 @@ from ottla.broker.ports import Events
 from ottla.broker.processors import LinuxProcessors
 from ottla.broker.quorum.raft import QuorumError
 from ottla.broker.telemetry.logs import open_log
+from ottla.compiled import build
 from ottla.config.cautions import cautions
 from ottla.config.load import Loaded, load
 from ottla.config.types import LONG_MAX
@@ -126,8 +127,7 @@ def _run(loaded: Loaded) -> int:
     except OSError as error:
         return _refuse(_sentence(error, loaded), EX_UNAVAILABLE)
     except KafkaError as error:  # the metadata log has no room for this broker's registration
-        cause = error.__cause__
-        reason = _sentence(cause, loaded) if isinstance(cause, OSError) else str(error)
+        reason = _sentence(error.disk_error, loaded) if error.disk_error else str(error)
         return _refuse(f"the metadata log cannot be written: {reason}", EX_UNAVAILABLE)
     except AssertionError as error:
         return _refuse(f"a broken invariant ended the broker: {error}", EX_SOFTWARE)
@@ -225,6 +225,7 @@ def tell_started(broker: Broker, loaded: Loaded, events: Events) -> None:
     events.info(
         "broker_started",
         version=__version__,
+        build=build(),
         node_id=config.node_id,
         cluster_id=broker.logs.cluster_id,
         listeners=[str(one) for one in broker.listeners],

@@ -157,15 +157,18 @@ MESSAGE_LENGTH_MAX = 8000
 class KafkaError(Exception):
     """A request, or a part of one, is refused with `code`; `message` is for the client's user.
 
-    A message that no answer could carry is cut.
+    A message that no answer could carry is cut. `disk_error` is what a disk said, if that is why.
     """
 
-    def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+    def __init__(
+        self, code: ErrorCode, message: str | None = None, *, disk_error: OSError | None = None
+    ) -> None:
         if message is not None and len(message) > MESSAGE_LENGTH_MAX:
             message = f"{message[:MESSAGE_LENGTH_MAX]}..."
         super().__init__(code, message)
         self.code = code
         self.message = message
+        self.disk_error = disk_error
 
     def __str__(self) -> str:
         if self.message is None:

@@ -11,6 +11,7 @@ from ottla import __version__
 from ottla.broker import broker as broker_module
 from ottla.broker import open_files, serve
 from ottla.client.connection import Connection
+from ottla.compiled import build
 from ottla.config.broker import BrokerConfig
 from ottla.config.load import Loaded
 from ottla.protocol.messages.configs import IncrementalAlterConfigsRequest
@@ -127,6 +128,7 @@ async def test_the_log_tells_the_start_too() -> None:
             "broker_started",
             {
                 "version": __version__,
+                "build": build(),
                 "node_id": 1,
                 "cluster_id": cluster_id,
                 "listeners": [f"PLAINTEXT://{address}"],

@@ -12,6 +12,7 @@ import pytest
 
 import ottla
 from ottla.__main__ import COMMANDS, EX_CONFIG, EX_USAGE, main
+from ottla.compiled import build
 from ottla.config.load import load
 
 CaptureText = pytest.CaptureFixture[str]
@@ -108,7 +109,7 @@ def test_help_version_and_unknown_commands(capsys: CaptureText) -> None:
     assert main([]) == 0
     assert "ottla serve" in capsys.readouterr().out
     assert main(["--version"]) == 0
-    assert capsys.readouterr().out == f"ottla {ottla.__version__}\n"
+    assert capsys.readouterr().out == f"ottla {ottla.__version__} ({build()})\n"
     assert main(["serv"]) == EX_USAGE
     assert "Did you mean `ottla serve`?" in capsys.readouterr().err
     assert main(["config", "--help"]) == 0

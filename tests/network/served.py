@@ -24,6 +24,7 @@ from ottla.config.types import Listener
 from ottla.protocol.api import SERVED, ApiKey
 from ottla.protocol.frame import encode_request
 from ottla.protocol.schema import Message
+from ottla.testing.clock import SimClock
 
 LIMITS = Limits(
     max_request_size=1024 * 1024,
@@ -81,16 +82,6 @@ class Raw:
         self.writer.close()
 
 
-class NoPartitions:
-    """No request here has a form."""
-
-    def get(self, topic: str, partition: int) -> None:
-        return None
-
-    def by_id(self, topic_id: bytes, partition: int) -> None:
-        return None
-
-
 class Served:
     def __init__(self, server: Server, port: int, fatal: list[BaseException]) -> None:
         self.server = server
@@ -107,6 +98,14 @@ async def serving(
 ) -> AsyncIterator[Served]:
     fatal: list[BaseException] = []
     workers = ThreadPoolExecutor(1)
+    no_partitions = Replicas(
+        loop=asyncio.get_running_loop(),
+        clock=SimClock(),
+        events=structlog.get_logger(),
+        workers=workers,
+        on_disk_failed=lambda *_: None,
+        on_fatal=fatal.append,
+    )
     listening = Listening()
     plaintext = Listener("PLAINTEXT", "127.0.0.1", 0, "PLAINTEXT")
     bound = await listening.bind([plaintext])
@@ -114,7 +113,7 @@ async def serving(
         listening=listening,
         rooms=cast(Rooms, SimpleNamespace(unreadable=UnreadableRanges(structlog.get_logger()))),
         table={key: Entry(SERVED[key], handle) for key, handle in handlers.items()},
-        forms=ProduceForms(cast(Replicas, NoPartitions()), {}),
+        forms=ProduceForms(no_partitions, {}),  # no request here has a form
         limits=limits,
         workers=workers,
         events=structlog.get_logger(),

@@ -21,11 +21,10 @@ from ottla.broker.network.outbox import (
     COLD_BYTES,
     STEP_BYTES,
     TURN_BYTES,
-    WORKER_STEP_BYTES,
     Outbox,
-    PageCache,
     TurnEnd,
 )
+from ottla.broker.network.page_cache import PROBE_BYTES, WORKER_STEP_BYTES, PageCache
 from ottla.broker.network.send_buffer import (
     COLD_WINDOWS,
     DEFAULT_BYTES,
@@ -150,10 +149,10 @@ async def test_a_window_is_asked_about_once_unless_its_reader_stands_still(
     await _received(sender.peer, len(HEADERS) + len(CONTENT))
 
     if probes_a_window == 1:
-        ends = [*range(outbox.PROBE_BYTES, len(CONTENT), outbox.PROBE_BYTES), len(CONTENT)]
+        ends = [*range(PROBE_BYTES, len(CONTENT), PROBE_BYTES), len(CONTENT)]
         assert asked == [0, *(end - 1 for end in ends)]
     else:
-        assert len(asked) > probes_a_window * len(CONTENT) / outbox.PROBE_BYTES
+        assert len(asked) > probes_a_window * len(CONTENT) / PROBE_BYTES
     sender.outbox.close()
     sender.peer.close()
 
@@ -168,7 +167,7 @@ async def test_readers_of_the_same_ask_once_and_for_no_longer_than_one_may(
         return True
 
     monkeypatch.setattr(cache, "holds", holds)
-    end, descriptor = outbox.PROBE_BYTES, file.fileno()
+    end, descriptor = PROBE_BYTES, file.fileno()
     times = [cache.found_window(file, descriptor, end, now_s) for now_s in (10.0, 10.9, 11.1)]
 
     assert times == [10.0, 10.0, 11.1]
@@ -177,7 +176,7 @@ async def test_readers_of_the_same_ask_once_and_for_no_longer_than_one_may(
     assert cache.found_window(file, descriptor, end + 1, 11.2) == 11.2
 
 
-@pytest.mark.parametrize("warm_bytes", [1, 100, outbox.PROBE_BYTES - 1, outbox.PROBE_BYTES + 100])
+@pytest.mark.parametrize("warm_bytes", [1, 100, PROBE_BYTES - 1, PROBE_BYTES + 100])
 async def test_what_was_read_ahead_in_part_is_a_workers(
     file: PosixFile, cache: PageCache, monkeypatch: pytest.MonkeyPatch, warm_bytes: int
 ) -> None:

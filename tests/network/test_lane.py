@@ -219,6 +219,7 @@ async def test_nothing_is_served_that_waits_behind_what_is_refused() -> None:
         assert list(served_of.values()) == [1] * CROWD
 
 
+@pytest.mark.interpreted
 async def test_nothing_is_served_that_waits_where_the_connection_was_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

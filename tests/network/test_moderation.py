@@ -183,6 +183,7 @@ class Answer:
         self._turn_end.has_slices = self._of_a_file
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize(
     ("of_a_file", "is_syncing"), [(False, False), (True, False), (False, True)]
 )
@@ -205,6 +206,7 @@ def test_the_loop_rests_behind_the_answers_of_a_turn(of_a_file: bool, is_syncing
     assert machine.did == expected
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("waits_for", [None, "disk", "cold", "lane"])
 async def test_a_broker_rests_unless_somebody_waits_for_the_disk_or_the_lane(
     waits_for: str | None, monkeypatch: pytest.MonkeyPatch

@@ -16,7 +16,8 @@ import pytest
 from ottla.broker.log.segment import FileSlice
 from ottla.broker.log.unreadable import UnreadableRanges
 from ottla.broker.network import connection, send_buffer
-from ottla.broker.network.outbox import SENDFILE_MIN, Outbox, PageCache, TurnEnd
+from ottla.broker.network.outbox import SENDFILE_MIN, Outbox, TurnEnd
+from ottla.broker.network.page_cache import PageCache
 from ottla.broker.network.send_buffer import (
     DEFAULT_BYTES,
     NOT_SENT_BYTES_MAX,

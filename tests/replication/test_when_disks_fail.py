@@ -125,6 +125,7 @@ async def test_a_partition_for_which_there_was_no_room_is_made_when_there_is(
 NO_DESCRIPTOR = OSError(errno.EMFILE, "no descriptor is left")
 
 
+@pytest.mark.interpreted
 async def test_a_sync_that_cannot_begin_is_begun_later(monkeypatch: pytest.MonkeyPatch) -> None:
     begin, failures = Log.begin_flush, iter([NO_DESCRIPTOR])
 

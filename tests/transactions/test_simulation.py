@@ -106,6 +106,7 @@ def test_an_epoch_that_is_not_raised_is_found(monkeypatch: pytest.MonkeyPatch) -
     _found("T1|T2|T3|T4|I1")
 
 
+@pytest.mark.interpreted
 def test_batches_that_are_written_twice_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ProducerState, "_find_repeated", lambda *_: None)
 

@@ -124,7 +124,7 @@ class TrimmableLog(ReadableLog):
 
     def _refuse(self, error: OSError) -> NoReturn:
         if error.errno in REFUSALS:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from error
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, disk_error=error) from error
         self._fail(error)
         raise error
 

@@ -29,7 +29,8 @@ from ottla.broker.network.lane import Lane
 from ottla.broker.network.listening import Listening
 from ottla.broker.network.metering import AnswerTime, Meter
 from ottla.broker.network.moderation import Moderation
-from ottla.broker.network.outbox import PageCache, TurnEnd
+from ottla.broker.network.outbox import TurnEnd
+from ottla.broker.network.page_cache import PageCache
 from ottla.broker.network.quotas import ClientQuotas
 from ottla.broker.network.refusals import (
     DESCRIPTORS,

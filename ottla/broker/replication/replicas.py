@@ -194,8 +194,8 @@ class Replicas:
 
     def _tell_refusal(self, log: Log, refused: KafkaError) -> None:
         """A disk that is full says no, and its log goes on."""
-        if isinstance(refused.__cause__, OSError):
-            self._on_disk_failed(log, Call.WRITE, refused.__cause__)
+        if refused.disk_error is not None:
+            self._on_disk_failed(log, Call.WRITE, refused.disk_error)
 
     def await_commit(
         self,

@@ -1,0 +1,116 @@
+"""What is in memory of the files that are sent, and the sending of what is not.
+
+The kernel is asked (`preadv` with RWF_NOWAIT) before the loop sends or reads; a worker does what
+would have to wait for the disk.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from concurrent.futures import Executor
+
+from ottla.broker.log.unreadable import UnreadableRanges
+from ottla.broker.ports import File
+
+WORKER_STEP_BYTES = 128 * 1024
+"""A kernel that does not preempt itself gives the loop no processor before a call ends."""
+PROBE_BYTES = 128 * 1024
+"""Linux reads ahead in windows of this size, so a probe per window finds any cold range."""
+WARM_S = 1.0
+"""What was in memory so long ago may not be any more: its reader has stood still meanwhile."""
+WARM_WINDOWS_MAX = 4096
+"""Remembered for other readers: half a GB, more than is sent in WARM_S."""
+
+_RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
+
+
+class PageCache:
+    """What is in memory of a file, and the sending of what is not. A file system that cannot say
+    (EOPNOTSUPP) is asked once."""
+
+    def __init__(self, executor: Executor, unreadable: UnreadableRanges) -> None:
+        self.executor = executor
+        self.unreadable = unreadable
+        self.can_probe = bool(_RWF_NOWAIT) and hasattr(os, "preadv")
+        self.cold_sends = 0
+        self.cold_sends_under_way = 0
+        self._byte = [bytearray(1)]
+        # Of windows found in memory, by file and number: their last byte, and when that was asked.
+        self._warm: dict[tuple[File, int], tuple[int, float]] = {}
+        self._warm_since_s = 0.0
+
+    def found_window(self, file: File, descriptor: int, end: int, now_s: float) -> float | None:
+        """When the window that ends there was found in memory, by its last byte; None if it is not.
+        Of several readers of the same the first asks the kernel: eight asked it for a twentieth of
+        what they cost."""
+        warm = self._warm
+        if now_s - self._warm_since_s > WARM_S or len(warm) >= WARM_WINDOWS_MAX:
+            warm.clear()
+            self._warm_since_s = now_s
+        key = (file, (end - 1) // PROBE_BYTES)
+        known = warm.get(key)
+        if known is not None and known[0] >= end:
+            return known[1]
+        if not self.holds(descriptor, end - 1):
+            return None
+        warm[key] = (end, now_s)
+        return now_s
+
+    def holds(self, descriptor: int, position: int) -> bool:
+        """Whether the byte there is in memory; a file system that cannot say is believed to."""
+        if not self.can_probe:
+            return True
+        try:
+            return os.preadv(descriptor, self._byte, position, _RWF_NOWAIT) == 1
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            self.can_probe = False
+            return True
+
+    def read_cached(self, descriptor: int, position: int, size: int) -> bytearray | None:
+        """The bytes if they are all in memory, else None."""
+        data = bytearray(size)
+        if not self.can_probe:
+            return data if os.preadv(descriptor, [data], position) == size else None
+        try:
+            count = os.preadv(descriptor, [data], position, _RWF_NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            self.can_probe = False
+            count = os.preadv(descriptor, [data], position)
+        return data if count == size else None
+
+    def send_cold(
+        self, sock: socket.socket, descriptor: int, position: int, size: int, ahead: range
+    ) -> tuple[int, bool]:
+        """Runs in a worker: sends a range that may have to be read first, as far as the socket
+        takes it, and has the kernel read `ahead`. Returns how many bytes left (0 at the end of the
+        file), and whether what follows is a worker's, too: it is unless the end of `ahead` was in
+        memory.
+
+        BlockingIOError if the socket took nothing. Each system call here runs without the GIL.
+        """
+        is_cold = not ahead or not self.holds(descriptor, ahead[-1])
+        if is_cold and ahead and hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(descriptor, ahead.start, len(ahead), os.POSIX_FADV_WILLNEED)
+        sent = 0
+        while sent < size:
+            step = min(size - sent, WORKER_STEP_BYTES)
+            try:
+                count = os.sendfile(sock.fileno(), descriptor, position + sent, step)
+            except OSError:
+                if not sent:
+                    raise
+                break  # the socket is full, or the next call is to say what is wrong there
+            sent += count
+            if count < step:
+                break
+        return sent, is_cold

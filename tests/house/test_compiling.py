@@ -1,0 +1,103 @@
+"""The hot path is compiled where it can be, and runs as it is where it cannot."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.house.sources import ROOT
+
+CODE = "def double(number: int) -> int:\n    return number * 2\n"
+NO_COMPILER = {"CC": "false"}
+COMPILE = """
+import pathlib, sys
+sys.path.insert(0, sys.argv[1])
+from hatch_build import compile_in
+print(compile_in(pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]), ["small/code.py"]))
+"""
+
+
+def _build(folder: Path, environ: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
+        cwd=ROOT,
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def _compile(folder: Path, code: str, environ: Mapping[str, str]) -> tuple[str, list[str]]:
+    """What compiling a package of one module says, and the libraries that it leaves."""
+    package = folder / "small"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "code.py").write_text(code, encoding="utf-8")
+    stage = folder / "stage"
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILE, str(ROOT), str(stage), str(package)],
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout, [path.name.partition(".")[0] for path in stage.glob("small/code.*.so")]
+
+
+def test_what_is_compiled_is_there() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    hook = project["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]
+
+    assert [name for name in hook["modules"] if not (ROOT / name).is_file()] == []
+    assert hook["modules"] == sorted(set(hook["modules"]))
+
+
+def test_a_module_is_compiled(tmp_path: Path) -> None:
+    said, libraries = _compile(tmp_path, CODE, {})
+    if "gcc" in said:
+        pytest.skip("no C compiler, or no headers of Python")
+
+    assert (said.strip(), libraries) == ("", ["code"])
+
+
+@pytest.mark.parametrize(
+    ("code", "environ", "why"),
+    [(CODE, NO_COMPILER, "false' failed"), (CODE.replace("-> int", "-> str"), {}, "error:")],
+)
+def test_what_cannot_be_compiled_says_why(
+    code: str, environ: Mapping[str, str], why: str, tmp_path: Path
+) -> None:
+    said, libraries = _compile(tmp_path, code, environ)
+
+    assert (why in said, libraries) == (True, []), said
+
+
+@pytest.mark.slow
+def test_without_a_compiler_the_wheel_is_plain_python(tmp_path: Path) -> None:
+    done = _build(tmp_path, {"OTTLA_COMPILE": "auto", **NO_COMPILER})
+
+    assert done.returncode == 0, done.stderr
+    assert [path.name.partition("-py3")[2] for path in tmp_path.iterdir()] == ["-none-any.whl"]
+    assert "run interpreted" in done.stderr + done.stdout
+
+
+@pytest.mark.slow
+def test_who_asks_for_a_compiled_wheel_gets_no_other(tmp_path: Path) -> None:
+    done = _build(tmp_path, {"OTTLA_COMPILE": "yes", **NO_COMPILER})
+
+    assert (done.returncode != 0, list(tmp_path.iterdir())) == (True, [])
+    assert "mypyc: " in done.stderr
+
+
+def test_another_wish_is_refused(tmp_path: Path) -> None:
+    done = _build(tmp_path, {"OTTLA_COMPILE": "perhaps"})
+
+    assert done.returncode != 0
+    assert "OTTLA_COMPILE=perhaps: it is one of yes, no, auto" in done.stderr
