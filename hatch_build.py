@@ -42,8 +42,9 @@ class CompileHook(BuildHookInterface[Any]):
                 f"{error}\nThe modules are not compiled: they run interpreted."
             )
             return
-        for compiled in (*stage.glob("*.so"), *stage.glob("ottla/**/*.so")):
-            build_data["force_include"][str(compiled)] = str(compiled.relative_to(stage))
+        for suffix in (".so", ".pyd"):
+            for library in (*stage.glob(f"*{suffix}"), *stage.glob(f"ottla/**/*{suffix}")):
+                build_data["force_include"][str(library)] = str(library.relative_to(stage))
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
 

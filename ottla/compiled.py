@@ -8,5 +8,5 @@ from pathlib import Path
 def build() -> str:
     """`compiled` or `interpreted`: by what lies beside the sources, for to import them takes a
     tenth of a broker's start."""
-    libraries = Path(__file__).parent.glob("broker/log/segment.*.so")
-    return "compiled" if any(libraries) else "interpreted"
+    files = Path(__file__).parent.glob("broker/log/segment.*")
+    return "compiled" if any(file.suffix in (".so", ".pyd") for file in files) else "interpreted"

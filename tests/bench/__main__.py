@@ -48,15 +48,17 @@ from tests.peers import jars
 from tests.peers.raw import AnsweredError
 from tests.peers.servers import ApacheKafka, Ottla, Server
 
+# The first eight come in the order in which the aims were measured: a JVM is the quicker the more
+# it has done, so that Kafka's cost depends on what came before by a factor of two and more.
 WORKS = (
-    PIPELINED,
-    WAITING,
-    DURABLE,
-    IDEMPOTENT,
     BULK,
     SMALL,
-    FAN_OUT,
+    IDEMPOTENT,
+    PIPELINED,
+    WAITING,
     END_TO_END,
+    DURABLE,
+    FAN_OUT,
     COLD,
     SILENT,
     START,
