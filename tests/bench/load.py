@@ -112,12 +112,14 @@ def produce(
     if settings.get("enable.idempotence"):
         producer.produce(name, payload, partition=0, on_delivery=delivered)
         producer.flush(ANSWER_SECONDS_MAX)
+    send = producer.produce
     with measured(server) as spent:
         for i in range(count):
-            callback = delivered if i % 100 == 0 else None
+            callback = None if i % 100 else delivered
             while True:
                 try:
-                    producer.produce(name, payload, partition=i % partitions, on_delivery=callback)
+                    # By position: names cost a fifth of this loop, which bounds small records.
+                    send(name, payload, None, i % partitions, callback)
                     break
                 except BufferError:
                     producer.poll(0.05)
