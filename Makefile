@@ -8,7 +8,6 @@ READY := $(VENV)/.ready
 # starts a broker by itself takes it from there; `make test` runs the sources as they are.
 BUILT := .built
 SERVED := $(BUILT)/.ready
-INTERPRETED := Not compiled, so requests take a third more processor time: no C compiler, or no Python headers (Debian: apt install gcc python3-dev; then rm -r $(BUILT))
 FROM_BUILT := PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)/$(BUILT):$(CURDIR)"
 SERVES := import sys; sys.version_info < (3, 11) and sys.exit("Ottla needs Python 3.11: make ... PYTHON=python3.11")
 # An environment keeps the Python that it was made of.
@@ -32,11 +31,16 @@ $(READY): pyproject.toml
 	$(BIN)/python -m compileall -q ottla
 	touch $@
 
-$(SERVED): $(READY) hatch_build.py $(shell find ottla -name '*.py')
-	rm -rf $(BUILT)
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --target $(BUILT) .
-	$(BIN)/python -m compileall -q $(BUILT)
-	@$(FROM_BUILT) $(BIN)/python -m ottla --version | grep compiled || echo "$(INTERPRETED)"
+# Built beside and then put in place: a broker may be running from the last one. A source that is not
+# compiled where it could be is an error here, and not one for who installs the package.
+$(SERVED): $(READY) hatch_build.py $(shell find ottla -name '*.py' -o -type d ! -name __pycache__)
+	rm -rf $(BUILT).new $(BUILT).old
+	compile=$${OTTLA_COMPILE:-$$($(BIN)/python packaging/compiler.py)} && OTTLA_COMPILE=$$compile \
+		$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --target $(BUILT).new .
+	$(BIN)/python -m compileall -q $(BUILT).new
+	if test -e $(BUILT); then mv $(BUILT) $(BUILT).old; fi && mv $(BUILT).new $(BUILT)
+	rm -rf $(BUILT).old
+	@$(FROM_BUILT) $(BIN)/python -m ottla --version
 	touch $@
 
 help: ## list the targets
@@ -49,6 +53,7 @@ test: $(READY) ## run the tests
 	$(BIN)/python -m pytest $(ARGS)
 
 compiled: $(SERVED) ## run the tests on the compiled package
+	@$(FROM_BUILT) $(BIN)/python -m ottla --version | grep -q compiled || { echo "$(BUILT) is not compiled: rm -r $(BUILT)" >&2; exit 1; }
 	$(FROM_BUILT) $(BIN)/python -m pytest $(ARGS)
 
 check: $(READY) ## format, lint, types, import contracts and the rules of the house
@@ -64,24 +69,24 @@ conformance: $(SERVED) ## unmodified clients of five languages, Apache Kafka's o
 suite: $(SERVED) ## kafka-python's own integration tests, against Apache Kafka and against Ottla
 	$(FROM_BUILT) $(BIN)/python -m tests.conformance.kafka_python_suite $(ARGS)
 
-groups: $(READY) ## 1,000 seeds of members that pause, crash and come back, of each group protocol
-	$(BIN)/python -m tests.coordinator.simulation $(ARGS)
-	$(BIN)/python -m tests.coordinator.consumer_simulation $(ARGS)
-	$(BIN)/python -m tests.coordinator.mixed_simulation $(ARGS)
+groups: $(SERVED) ## 1,000 seeds of members that pause, crash and come back, of each group protocol
+	$(FROM_BUILT) $(BIN)/python -m tests.coordinator.simulation $(ARGS)
+	$(FROM_BUILT) $(BIN)/python -m tests.coordinator.consumer_simulation $(ARGS)
+	$(FROM_BUILT) $(BIN)/python -m tests.coordinator.mixed_simulation $(ARGS)
 
-transactions: $(READY) ## 1,000 seeds of producers with faults, and a loss of power at each call to the disk
-	$(BIN)/python -m tests.transactions.simulation --seeds 1000 $(ARGS)
-	$(BIN)/python -m tests.transactions.crashes
+transactions: $(SERVED) ## 1,000 seeds of producers with faults, and a loss of power at each call to the disk
+	$(FROM_BUILT) $(BIN)/python -m tests.transactions.simulation --seeds 1000 $(ARGS)
+	$(FROM_BUILT) $(BIN)/python -m tests.transactions.crashes
 
 files: $(SERVED) ## directories of Apache Kafka opened by Ottla, and the other way, record by record
 	$(FROM_BUILT) $(BIN)/python -m tests.conformance.both_ways $(ARGS)
 
 crash: $(SERVED) ## kill -9 while producers write, 50 times; a crash at every call on a simulated disk
-	$(BIN)/python -m tests.log.crash_sweep $(SWEEP)
+	$(FROM_BUILT) $(BIN)/python -m tests.log.crash_sweep $(SWEEP)
 	$(FROM_BUILT) $(BIN)/python -m tests.crash $(ARGS)
 
-model: $(READY) ## 100,000 random operations on a log beside a model of it, by seed
-	$(BIN)/python -m tests.log.random_ops $(ARGS)
+model: $(SERVED) ## 100,000 random operations on a log beside a model of it, by seed
+	$(FROM_BUILT) $(BIN)/python -m tests.log.random_ops $(ARGS)
 
 text: $(SERVED) ## 100 MB of this machine's text in and out with kcat, over a kill -9
 	$(FROM_BUILT) $(BIN)/python -m tests.text $(ARGS)

@@ -26,40 +26,45 @@ ERROR_LINES = 20
 class CompileHook(BuildHookInterface[Any]):
     """Adds the compiled modules beside their sources, and has the wheel named for this platform."""
 
+    _stage: Path | None = None
+
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         wanted = os.environ.get(WANTED) or "auto"
         if wanted not in ANSWERS:
             raise SystemExit(f"{WANTED}={wanted}: it is one of {', '.join(ANSWERS)}")
         if version == "editable" or wanted == "no":
             return
-        stage = Path(tempfile.mkdtemp(prefix="ottla-compile-"))
-        self._stage = stage
-        error = compile_in(stage, Path(self.root) / "ottla", self.config["modules"])
-        if error:
-            if wanted == "yes":
+        stage = self._stage = Path(tempfile.mkdtemp(prefix="ottla-compile-"))
+        try:
+            libraries, error = compile_in(stage, Path(self.root) / "ottla", self.config["modules"])
+            if error and wanted == "yes":
                 raise SystemExit(error)
-            self.app.display_warning(
-                f"{error}\nThe modules are not compiled: they run interpreted."
-            )
+        except BaseException:  # hatchling calls `finalize` for what it has built alone
+            self._clear()
+            raise
+        if error:
+            self.app.display_warning(f"{error}\nNothing is compiled: all modules run interpreted.")
             return
-        for suffix in (".so", ".pyd"):
-            for library in (*stage.glob(f"*{suffix}"), *stage.glob(f"ottla/**/*{suffix}")):
-                build_data["force_include"][str(library)] = str(library.relative_to(stage))
+        for library in libraries:
+            build_data["force_include"][str(library)] = str(library.relative_to(stage))
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        stage = getattr(self, "_stage", None)
-        if stage is not None:
-            shutil.rmtree(stage, ignore_errors=True)
+        self._clear()
+
+    def _clear(self) -> None:
+        if self._stage is not None:
+            shutil.rmtree(self._stage, ignore_errors=True)
 
 
-def compile_in(stage: Path, package: Path, modules: list[str]) -> str:
-    """Compiles modules of a copy of the package; returns why that failed, or nothing."""
+def compile_in(stage: Path, package: Path, modules: list[str]) -> tuple[list[Path], str]:
+    """Compiles modules of a copy of the package. Returns the libraries, and why there are none."""
     shutil.copytree(package, stage / package.name, ignore=shutil.ignore_patterns("__pycache__"))
     done = subprocess.run(
-        # What a module imports from other packages need not be here.
-        [sys.executable, "-m", "mypyc", "--ignore-missing-imports", *modules],
+        # No settings of whoever has some in a folder above, or at home: they can name code to run.
+        # And what a module imports from other packages need not be here.
+        [sys.executable, "-m", "mypyc", "--config-file=", "--ignore-missing-imports", *modules],
         cwd=stage,
         env={**os.environ, "MYPYC_OPT_LEVEL": "3", "MYPYC_DEBUG_LEVEL": "0"},
         stdout=subprocess.PIPE,
@@ -67,6 +72,14 @@ def compile_in(stage: Path, package: Path, modules: list[str]) -> str:
         text=True,
         check=False,
     )
-    if done.returncode == 0:
-        return ""
-    return "mypyc: " + "\n".join(done.stdout.splitlines()[-ERROR_LINES:])
+    if done.returncode:
+        return [], "mypyc: " + "\n".join(done.stdout.splitlines()[-ERROR_LINES:])
+    libraries = [
+        library
+        for suffix in (".so", ".pyd")
+        for library in (*stage.glob(f"*{suffix}"), *stage.glob(f"{package.name}/**/*{suffix}"))
+    ]
+    # One for each module, and one that all of them share.
+    if len(libraries) != len(modules) + 1:
+        return [], f"mypyc: {len(libraries)} libraries of {len(modules)} modules"
+    return libraries, ""

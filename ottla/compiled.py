@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
+
+BESIDE = Path(__file__).parent / "broker" / "log"
 
 
 def build() -> str:
-    """`compiled` or `interpreted`: by what lies beside the sources, for to import them takes a
-    tenth of a broker's start."""
-    files = Path(__file__).parent.glob("broker/log/segment.*")
-    return "compiled" if any(file.suffix in (".so", ".pyd") for file in files) else "interpreted"
+    """`compiled` or `interpreted`: by what this Python finds beside the sources, for to import them
+    takes a tenth of a broker's start."""
+    is_compiled = any((BESIDE / f"segment{suffix}").exists() for suffix in EXTENSION_SUFFIXES)
+    return "compiled" if is_compiled else "interpreted"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 from ottla import __version__
 from ottla.broker import broker as broker_module
 from ottla.broker import open_files, serve
+from ottla.broker.ports import Buffer
+from ottla.broker.posix import PosixFile
 from ottla.client.connection import Connection
 from ottla.compiled import build
 from ottla.config.broker import BrokerConfig
@@ -39,6 +42,27 @@ def test_a_taken_port_is_named_with_who_may_have_it_and_the_ways_out(
         " port: --override listeners=PLAINTEXT://localhost:9192\n"
     )
     assert not (tmp_path / "data").exists()
+
+
+def test_a_disk_that_fails_the_metadata_log_is_named_with_its_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = PosixFile.pwrite
+
+    def failing(self: PosixFile, data: Buffer, position: int) -> None:
+        if position and self.path.endswith("__cluster_metadata-0/00000000000000000000.log"):
+            raise OSError(errno.EIO, "Input/output error", self.path)
+        write(self, data, position)
+
+    monkeypatch.setattr(PosixFile, "pwrite", failing)
+    settings = ["listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={tmp_path}/data"]
+    arguments = [word for one in settings for word in ("--override", one)]
+    status = serve.main([*arguments, "--override", "ottla.telemetry.port=-1"])
+
+    assert status == serve.EX_UNAVAILABLE
+    said = capsys.readouterr().err
+    assert "the metadata log cannot be written: " in said
+    assert "00000000000000000000.log: Input/output error" in said
 
 
 async def test_the_start_tells_the_durability_in_force_and_not_the_one_in_the_file(

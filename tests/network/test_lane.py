@@ -219,7 +219,6 @@ async def test_nothing_is_served_that_waits_behind_what_is_refused() -> None:
         assert list(served_of.values()) == [1] * CROWD
 
 
-@pytest.mark.interpreted
 async def test_nothing_is_served_that_waits_where_the_connection_was_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -234,7 +233,8 @@ async def test_nothing_is_served_that_waits_where_the_connection_was_closed(
         lane = served.server.lane
         raw = await served.connect()
         with monkeypatch.context() as busy:
-            busy.setattr(Lane, "take", lambda *_: False)
+            busy.setattr(lane, "_is_turning", True)
+            busy.setattr(lane, "_until_s", 0.0)
             raw.send(ApiVersionsRequest(), 0, 1)
             async with asyncio.timeout(10):
                 while not lane.is_waited_for:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
@@ -24,6 +25,7 @@ from ottla.broker.network.moderation import (
 from ottla.broker.network.outbox import Outbox, TurnEnd
 from ottla.broker.processors import LinuxProcessors
 from ottla.testing.embedded import Broker
+from tests.replication.test_when_disks_fail import connect
 
 MANY = [object() for _ in range(CONNECTIONS_MIN)]
 CROWD = 2 * TASKS_PER_PROCESSOR_MIN + 1
@@ -206,7 +208,6 @@ def test_the_loop_rests_behind_the_answers_of_a_turn(of_a_file: bool, is_syncing
     assert machine.did == expected
 
 
-@pytest.mark.interpreted
 @pytest.mark.parametrize("waits_for", [None, "disk", "cold", "lane"])
 async def test_a_broker_rests_unless_somebody_waits_for_the_disk_or_the_lane(
     waits_for: str | None, monkeypatch: pytest.MonkeyPatch
@@ -218,19 +219,25 @@ async def test_a_broker_rests_unless_somebody_waits_for_the_disk_or_the_lane(
         server.moderate(Moderation(machine))
         now_ms = [UPTIME_MS]
         turn_end = server.turn_end
+        clients = [await connect(broker) for _ in range(CONNECTIONS_MIN)]
+        async with asyncio.timeout(10):
+            while len(server.connections) < CONNECTIONS_MIN:
+                await asyncio.sleep(0)
         monkeypatch.setattr(turn_end, "_loop", _Clock(now_ms))
         if waits_for == "disk":
             monkeypatch.setattr(broker.running.replicas, "_syncing", 1)
         if waits_for == "cold":
             server.page_cache.cold_sends_under_way = 1
         if waits_for == "lane":
-            monkeypatch.setattr(server.lane, "_waiting", [object()])
+            monkeypatch.setattr(server.lane, "_waiting", deque([object()]))
         for _ in range(8):
             now_ms[0] += 1
-            answers = [Answer([], turn_end, of_a_file=False) for _ in range(CONNECTIONS_MIN)]
-            turn_end._outboxes = cast(list[Outbox], answers)
+            outboxes = [connection._outbox for connection in server.connections]
+            turn_end._outboxes = cast(list[Outbox], outboxes)
             turn_end._send()
         monkeypatch.undo()
+        for client in clients:
+            client.close()
 
     assert server.moderation is not None
     assert (server.moderation.rests > 0) == (waits_for is None)

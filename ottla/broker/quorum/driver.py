@@ -288,7 +288,8 @@ class Quorum:
             appended = self._store.append(batch, epoch=self.epoch, now_ms=now_ms)
         except OSError as error:
             self._fail(error, [])
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata log failed.") from error
+            said = "The metadata log failed."
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, said, disk_error=error) from error
         assert appended == last_offset, f"{appended} is not {last_offset}"
         self._bytes_since_snapshot += len(batch)
         delta, self._tip = replay.finish()
