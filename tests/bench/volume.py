@@ -53,7 +53,7 @@ def _bulk(server: Server, scale: float) -> Figures:
 def _small(server: Server, scale: float) -> Figures:
     count = int(1_000_000 * scale)
     with load.topic(server, 6) as name:
-        written = load.produce(
+        written = load.produce_in_hundreds(
             server, name, count=count, size=100, settings={"acks": "all"}, partitions=6
         )
         read = load.consume(server, name, count=count, partitions=6)
