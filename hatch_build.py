@@ -3,7 +3,7 @@
 The sources stay what they are, typed Python, and run as they are where nothing was compiled: in an
 editable install, without a compiler, or with OTTLA_COMPILE=no. Compiled, a request takes a quarter
 less processor time. OTTLA_COMPILE=yes makes a build fail that cannot compile. Which of both it is
-stands in the broker's start-up line and in `ottla --version`.
+stands in `ottla --version` and in the event `broker_started`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +36,12 @@ class CompileHook(BuildHookInterface[Any]):
         if version == "editable" or wanted == "no":
             return
         stage = self._stage = Path(tempfile.mkdtemp(prefix="ottla-compile-"))
-        try:
+        with ExitStack() as unless_done:  # hatchling calls `finalize` for what it has built alone
+            unless_done.callback(self._clear)
             libraries, error = compile_in(stage, Path(self.root) / "ottla", self.config["modules"])
             if error and wanted == "yes":
                 raise SystemExit(error)
-        except BaseException:  # hatchling calls `finalize` for what it has built alone
-            self._clear()
-            raise
+            unless_done.pop_all()
         if error:
             self.app.display_warning(f"{error}\nNothing is compiled: all modules run interpreted.")
             return

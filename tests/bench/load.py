@@ -92,6 +92,26 @@ def _led(producer: Producer, name: str, partitions: int) -> bool:
     return len(found) == partitions and all(part.leader >= 0 for part in found.values())
 
 
+def _producer(
+    server: Server, name: str, settings: Settings
+) -> tuple[Producer, Callable[[KafkaError | None, Message], None], list[str]]:
+    """One that knows the topic; a callback for records of it, and the errors that it notes."""
+    producer = Producer({"bootstrap.servers": server.bootstrap, **QUIET, **QUEUES, **settings})
+    producer.list_topics(name, timeout=10)
+    failed: list[str] = []
+
+    def delivered(error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            failed.append(str(error))
+
+    return producer, delivered, failed
+
+
+def _all_answered(server: Server, left: int, failed: list[str]) -> None:
+    if left or failed:
+        raise RuntimeError(f"{server.name}: {left} records unanswered, {failed[:3]}")
+
+
 def produce(
     server: Server, name: str, *, count: int, size: int, settings: Settings, partitions: int = 1
 ) -> Spent:
@@ -100,15 +120,8 @@ def produce(
     An idempotent producer has its id before the clock starts: librdkafka asks for one when it is
     made, before a broker is up, and again half a second later, which is as long as the work.
     """
-    producer = Producer({"bootstrap.servers": server.bootstrap, **QUIET, **QUEUES, **settings})
-    producer.list_topics(name, timeout=10)
+    producer, delivered, failed = _producer(server, name, settings)
     payload = os.urandom(size)
-    failed: list[str] = []
-
-    def delivered(error: KafkaError | None, _message: Message) -> None:
-        if error is not None:
-            failed.append(str(error))
-
     if settings.get("enable.idempotence"):
         producer.produce(name, payload, partition=0, on_delivery=delivered)
         producer.flush(ANSWER_SECONDS_MAX)
@@ -126,8 +139,7 @@ def produce(
             if i % 2000 == 0:
                 producer.poll(0)
         left = producer.flush(ANSWER_SECONDS_MAX)
-    if left or failed:
-        raise RuntimeError(f"{server.name}: {left} records unanswered, {failed[:3]}")
+    _all_answered(server, left, failed)
     return spent[0]
 
 
@@ -136,14 +148,7 @@ def produce_in_hundreds(
 ) -> Spent:
     """The same, a hundred records a call, each hundred to the next partition: two and a half times
     as many a second as `produce`, whose loop is slower than a broker takes small records."""
-    producer = Producer({"bootstrap.servers": server.bootstrap, **QUIET, **QUEUES, **settings})
-    producer.list_topics(name, timeout=10)
-    failed: list[str] = []
-
-    def delivered(error: KafkaError | None, _message: Message) -> None:
-        if error is not None:
-            failed.append(str(error))
-
+    producer, delivered, failed = _producer(server, name, settings)
     hundred: list[dict[str, object]] = [{"value": os.urandom(size)} for _ in range(100)]
     hundred[0]["callback"] = delivered
     with measured(server) as spent:
@@ -154,8 +159,7 @@ def produce_in_hundreds(
             if i % 20 == 0:
                 producer.poll(0)
         left = producer.flush(ANSWER_SECONDS_MAX)
-    if left or failed:
-        raise RuntimeError(f"{server.name}: {left} records unanswered, {failed[:3]}")
+    _all_answered(server, left, failed)
     return spent[0]
 
 
