@@ -7,54 +7,27 @@ of two system calls that do not block, and the processor time of the sync is the
 that begin together begin with one call: behind each call the kernel's threads, which are bound to
 the processor of their caller, take that away from it.
 
-Not io_uring: container runtimes forbid it by default, and it is no faster here. No library: to
-import one took 40 ms. Where the system has no AIO (macOS, a sandbox, a kernel built without it),
-`KernelSyncs.open` returns None, and threads do it.
+Not io_uring: container runtimes forbid it by default, and it is no faster here. Where the system
+has no AIO (`linux_aio.py`), `KernelSyncs.open` returns None, and threads do it.
 """
 
 from __future__ import annotations
 
-import ctypes
-import errno
 import os
-import platform
-import struct
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
+
+from ottla.broker.linux_aio import Context
 
 T = TypeVar("T")
 
 REQUESTS_MAX = 64
 """Under way at once; a sync for which there is no room is the caller's again."""
 
-# io_setup, io_getevents, io_submit: the x86-64 table, and the one that newer machines share.
-_CALLS = {"x86_64": (206, 208, 209), "aarch64": (0, 4, 2), "riscv64": (0, 4, 2)}
 _COMMAND_FDSYNC = 3
 _FLAG_RESFD = 1
-_NONE, _REQUESTS = ctypes.c_long(0), ctypes.c_long(REQUESTS_MAX)
-_EVENT = struct.Struct("@QQqq")
-"""struct io_event: data and address of the request, and two results."""
-
-
-class _Request(ctypes.Structure):
-    """struct iocb of a little-endian machine (linux/aio_abi.h)."""
-
-    _fields_ = [
-        ("data", ctypes.c_uint64),
-        ("key", ctypes.c_uint32),
-        ("rw_flags", ctypes.c_uint32),
-        ("command", ctypes.c_uint16),
-        ("priority", ctypes.c_int16),
-        ("descriptor", ctypes.c_uint32),
-        ("buffer", ctypes.c_uint64),
-        ("size", ctypes.c_uint64),
-        ("offset", ctypes.c_int64),
-        ("reserved", ctypes.c_uint64),
-        ("flags", ctypes.c_uint32),
-        ("eventfd", ctypes.c_uint32),
-    ]
 
 
 class KernelSyncs(Generic[T]):
@@ -65,25 +38,12 @@ class KernelSyncs(Generic[T]):
 
     def __init__(self) -> None:
         """Raises OSError if the system has no AIO, or no more of it."""
-        setup, *calls = _CALLS[platform.machine()]
-        self._getevents, self._submit = map(ctypes.c_long, calls)
-        # PyDLL keeps the interpreter lock: neither of the calls below waits for anything.
-        self._call = ctypes.PyDLL(None, use_errno=True).syscall
-        self._call.restype = ctypes.c_long
-        context = ctypes.c_ulong()
-        if self._call(ctypes.c_long(setup), _REQUESTS, ctypes.byref(context)) < 0:
-            raise _last_error()
-        self._context = context
+        self._context = Context(REQUESTS_MAX)
         self._eventfd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._events = bytearray(_EVENT.size * REQUESTS_MAX)
-        self._events_place = (ctypes.c_char * len(self._events)).from_buffer(self._events)
-        self._no_wait = (ctypes.c_long * 2)()
-        self._requests = [
-            _Request(data=slot, command=_COMMAND_FDSYNC, flags=_FLAG_RESFD, eventfd=self._eventfd)
-            for slot in range(REQUESTS_MAX)
-        ]
-        self._addresses = [ctypes.addressof(one) for one in self._requests]
-        self._list = (ctypes.c_void_p * REQUESTS_MAX)()
+        for request in self._context.requests:
+            request.command = _COMMAND_FDSYNC
+            request.flags = _FLAG_RESFD
+            request.eventfd = self._eventfd
         self._free = list(range(REQUESTS_MAX))
         self._under_way: dict[int, T] = {}
         self.collect()  # a sandbox may forbid it, and no sync must begin that is never heard of
@@ -93,8 +53,6 @@ class KernelSyncs(Generic[T]):
         """One that nobody else uses, or None where the kernel does not do this."""
         with suppress(IndexError):
             return cls._spare.pop()
-        if sys.platform != "linux" or platform.machine() not in _CALLS or sys.maxsize < 2**32:
-            return None
         try:
             return cls()
         except OSError:
@@ -116,24 +74,24 @@ class KernelSyncs(Generic[T]):
 
         The descriptors may be closed meanwhile.
         """
-        free, requests, under_way = self._free, self._requests, self._under_way
+        context, free, under_way = self._context, self._free, self._under_way
         slots: list[int] = []
         for descriptor, whose in wanted:
             if not free:
                 break
             slot = free.pop()
-            requests[slot].descriptor = descriptor
-            self._list[len(slots)] = self._addresses[slot]
+            context.requests[slot].descriptor = descriptor
+            context.line_up(len(slots), slot)
             under_way[slot] = whose
             slots.append(slot)
-        count = self._call(self._submit, self._context, ctypes.c_long(len(slots)), self._list)
+        count = context.submit(len(slots))
         if count == len(wanted):
             return []
         # The kernel stops at the first that it does not take.
-        for slot in slots[max(count, 0) :]:
+        for slot in slots[count:]:
             del under_way[slot]
             free.append(slot)
-        return [whose for _, whose in wanted[max(count, 0) :]]
+        return [whose for _, whose in wanted[count:]]
 
     def collect(self) -> list[tuple[T, OSError | None]]:
         """The syncs that have ended: whose they were, and why they failed, if they did."""
@@ -141,16 +99,10 @@ class KernelSyncs(Generic[T]):
             os.read(self._eventfd, 8)
         except BlockingIOError:
             pass  # nothing has ended since the last look
-        count = self._call(
-            self._getevents, self._context, _NONE, _REQUESTS, self._events_place, self._no_wait
-        )
-        if count < 0:
-            if ctypes.get_errno() == errno.EINTR:
-                return []  # a signal came, and nothing had ended: the eventfd will tell when it has
-            raise _last_error()
         ended: list[tuple[T, OSError | None]] = []
-        for slot, _, result, _ in _EVENT.iter_unpack(self._events[: count * _EVENT.size]):
-            ended.append((self._under_way.pop(slot), _error(-result) if result < 0 else None))
+        for slot, result in self._context.ended():
+            error = OSError(-result, os.strerror(-result)) if result < 0 else None
+            ended.append((self._under_way.pop(slot), error))
             self._free.append(slot)
         return ended
 
@@ -163,11 +115,3 @@ class KernelSyncs(Generic[T]):
 if sys.platform == "linux":
     # A forked child has no part in the contexts, but would read their eventfds empty.
     os.register_at_fork(after_in_child=KernelSyncs._spare.clear)
-
-
-def _last_error() -> OSError:
-    return _error(ctypes.get_errno())
-
-
-def _error(number: int) -> OSError:
-    return OSError(number, os.strerror(number))

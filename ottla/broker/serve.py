@@ -19,6 +19,7 @@ from ottla import __version__
 from ottla.broker.broker import Broker
 from ottla.broker.faults import EXIT_STATUS, StorageLost
 from ottla.broker.handlers.topic_names import INTERNAL_TOPICS
+from ottla.broker.kernel_sends import KernelSends
 from ottla.broker.log.directories import ForeignLogDir, LogDirError, UnusableLogDir
 from ottla.broker.log.flush import FULL_DISK_ERRORS
 from ottla.broker.metadata.image import TOPIC_RESOURCE
@@ -149,7 +150,7 @@ async def _serve(loaded: Loaded) -> int:
     await broker.start()
     loop.add_signal_handler(signal.SIGUSR1, _show_state, broker)
     _tame_collector(broker)
-    _moderate(broker)
+    _share_processors(broker)
     tell_started(broker, loaded, events)
     say_ready(broker, loaded)
     _notify("READY=1")
@@ -185,11 +186,15 @@ def _tame_collector(broker: Broker) -> None:
     broker.scheduler.every("garbage-collection", COLLECTION_MS, collect)
 
 
-def _moderate(broker: Broker) -> None:
-    """The loop rests where many wait for the processors. Only here: somebody's own is not to."""
+def _share_processors(broker: Broker) -> None:
+    """The loop rests where many wait for the processors, which somebody's own is not to; and what
+    it sends together wakes nobody before all of it has left."""
     processors = LinuxProcessors.open()
     if processors is not None:
         broker.server.moderate(Moderation(processors))
+    joint = KernelSends.open()
+    if joint is not None:
+        broker.server.turn_end.send_jointly(joint)
 
 
 def say_ready(broker: Broker, loaded: Loaded) -> None:

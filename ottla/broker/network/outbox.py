@@ -19,7 +19,7 @@ import os
 import select
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Protocol
@@ -49,6 +49,9 @@ COLD_BYTES = 512 * 1024
 """What the kernel is asked to read at once, for a worker that sends it: asked for twice as much, it
 keeps a processor for longer when that has come."""
 IOV_MAX = 64
+JOINT_MIN = 8
+"""So many small answers of one turn leave in one call. It costs 10 us more than one send and half a
+microsecond more than each, which fewer, of clients for whom there is a processor, do not bring."""
 
 # Linux alone tells of a peer that has closed while its bytes are unread; all tell of a reset.
 _HUNG_UP = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
@@ -94,17 +97,30 @@ class SentBytes(Protocol):
     sent_bytes: int
 
 
+class JointSends(Protocol):
+    """What sends small answers to several sockets in one system call."""
+
+    count_max: int
+    bytes_max: int
+
+    def send(self, wanted: Sequence[tuple[int, bytearray]]) -> list[int]:
+        """To each descriptor `bytes_max` bytes at most; to no more than `count_max` of them.
+        Returns how many bytes each took; 0 if it took none, for whatever reason."""
+
+
 class TurnEnd:
     """The outboxes that something was put into in this turn of the loop; one callback sends all.
 
     A send wakes its client at once, and on few cores the client then runs before us. Measured
     with 64 connections beside a broker that sent in the middle of the turn: 1.33 times the
-    requests at 0.76 times the CPU each.
+    requests at 0.76 times the CPU each. And where many are answered, what is small leaves in one
+    call: 1.07 to 1.10 times the requests at 0.93 to 0.96 times the CPU of a call for each.
     """
 
     __slots__ = (
         "_is_due",
         "_is_held_up",
+        "_joint",
         "_loop",
         "_moderation",
         "_outboxes",
@@ -116,6 +132,7 @@ class TurnEnd:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._moderation: Moderation | None = None
+        self._joint: JointSends | None = None
         self._is_held_up: Callable[[], bool] = _nobody
         self.has_slices = False
         """Whether this turn sends from files, itself or by a worker."""
@@ -129,6 +146,10 @@ class TurnEnd:
         small answers is held up by it; `is_held_up` says whether somebody is."""
         self._moderation = moderation
         self._is_held_up = is_held_up
+
+    def send_jointly(self, joint: JointSends) -> None:
+        """Has small answers leave together from now on."""
+        self._joint = joint
 
     def add(self, outbox: Outbox) -> None:
         self._outboxes.append(outbox)
@@ -146,6 +167,8 @@ class TurnEnd:
         self.slice_budget = TURN_BYTES
         self.has_slices = False
         self._is_due = False
+        if self._joint is not None and len(outboxes) >= JOINT_MIN:
+            _send_jointly(self._joint, outboxes)
         sent = 0
         try:
             while self._waiting and self.slice_budget > 0:
@@ -165,6 +188,22 @@ class TurnEnd:
         is_held_up = self.has_slices or self._is_due or self._is_held_up()
         if moderation.turn(outboxes, self._loop.time(), is_held_up=is_held_up):
             moderation.rest()
+
+
+def _send_jointly(joint: JointSends, outboxes: list[Outbox]) -> None:
+    """Sends what is small. Each outbox is flushed behind this, and meets there what went wrong."""
+    chosen: list[Outbox] = []
+    wanted: list[tuple[int, bytearray]] = []
+    for outbox in outboxes:
+        data = outbox.only_item
+        if data is not None and len(data) <= joint.bytes_max:
+            chosen.append(outbox)
+            wanted.append((outbox.descriptor, data))
+            if len(wanted) == joint.count_max:
+                break
+    if len(wanted) >= JOINT_MIN:
+        for outbox, count in zip(chosen, joint.send(wanted), strict=True):
+            outbox.sent(count)
 
 
 class Outbox:
@@ -190,6 +229,7 @@ class Outbox:
         "_stopped",
         "_turn_end",
         "_watched",
+        "descriptor",
         "unsent_bytes",
     )
 
@@ -206,6 +246,7 @@ class Outbox:
     ) -> None:
         self._loop = loop
         self._socket = sock
+        self.descriptor = sock.fileno()
         self._buffer = buffer
         self._cache = cache
         self._metrics = metrics
@@ -246,6 +287,25 @@ class Outbox:
         if not self._scheduled:
             self._scheduled = True
             self._turn_end.add(self)
+
+    @property
+    def only_item(self) -> bytearray | None:
+        """What is to be sent now, if it is all in one piece."""
+        if self._stopped or self._closed or len(self._items) != 1:
+            return None
+        item = self._items[0]
+        return item if isinstance(item, bytearray) else None
+
+    def sent(self, count: int) -> None:
+        """So many bytes of `only_item` have left."""
+        item = self._items[0]
+        assert not isinstance(item, _Slice)
+        self.unsent_bytes -= count
+        self._metrics.sent_bytes += count
+        if count == len(item):
+            self._items.clear()
+        elif count:
+            self._items[0] = memoryview(item)[count:]
 
     def flush(self) -> None:
         """Sends until all is gone, the socket is full, or the turn's share of slices is used."""
@@ -331,13 +391,9 @@ class Outbox:
 
     def _send_last(self, item: bytearray | memoryview) -> None:
         """One send of all that is left. BlockingIOError when the socket is full."""
-        count = self._socket.send(item)
-        self.unsent_bytes -= count
-        self._metrics.sent_bytes += count
-        if count < len(item):
-            self._items[0] = memoryview(item)[count:]
+        self.sent(self._socket.send(item))
+        if self._items:
             raise BlockingIOError
-        self._items.clear()
 
     def _send_joined(self) -> None:
         """One send of all bytes up to the next slice. BlockingIOError when the socket is full."""
