@@ -15,7 +15,6 @@ import sys
 
 # io_setup, io_getevents, io_submit: the x86-64 table, and the one that newer machines share.
 _CALLS = {"x86_64": (206, 208, 209), "aarch64": (0, 4, 2), "riscv64": (0, 4, 2)}
-_NONE = ctypes.c_long(0)
 _EVENT = struct.Struct("@QQqq")
 """struct io_event: data and address of the request, and two results."""
 
@@ -42,7 +41,7 @@ class Request(ctypes.Structure):
 class Context:
     """Room for so many requests in the kernel, for one thread.
 
-    To destroy one takes the kernel 30 ms, so it is kept as long as the process.
+    To destroy one takes the kernel 30 ms, so the kernel keeps it as long as the process lives.
     """
 
     def __init__(self, requests_max: int) -> None:
@@ -79,16 +78,16 @@ class Context:
         taken: int = self._call(self._submit, self._context, self._counts[count], self._list)
         return max(taken, 0)
 
-    def ended(self, least: int = 0) -> list[tuple[int, int]]:
-        """The requests that have ended, `least` or more, each by its number and its result, which
-        is an error's number below zero. Raises OSError."""
+    def ended(self) -> list[tuple[int, int]]:
+        """The requests that have ended, each by its number and its result, which is an error's
+        number below zero. Raises OSError."""
         count = self._call(
             self._getevents,
             self._context,
-            self._counts[least],
+            self._counts[0],
             self._counts[-1],
             self._events_place,
-            None if least else self._no_wait,
+            self._no_wait,
         )
         if count < 0:
             if ctypes.get_errno() == errno.EINTR:

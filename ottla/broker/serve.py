@@ -187,8 +187,8 @@ def _tame_collector(broker: Broker) -> None:
 
 
 def _share_processors(broker: Broker) -> None:
-    """The loop rests where many wait for the processors, which somebody's own is not to; and what
-    it sends together wakes nobody before all of it has left."""
+    """The loop rests where many wait for the processors, which somebody's own is not to; and many
+    small answers wake nobody before the last of them has left."""
     processors = LinuxProcessors.open()
     if processors is not None:
         broker.server.moderate(Moderation(processors))

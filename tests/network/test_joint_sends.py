@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import random
+import select
 import socket
+import struct
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from ottla.broker import kernel_sends, linux_aio
+from ottla.broker import kernel_sends, linux_aio, serve
+from ottla.broker.broker import Broker
 from ottla.broker.kernel_sends import KernelSends
 from ottla.broker.log.unreadable import UnreadableRanges
 from ottla.broker.network.outbox import JOINT_MIN, Outbox, TurnEnd
@@ -25,16 +31,21 @@ from tests.log.events import RecordedEvents
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="no AIO of Linux")
 
 Pair = tuple[socket.socket, socket.socket]
+FULL = 1
 
 
 @pytest.fixture
 def pairs() -> Iterator[list[Pair]]:
-    """Connections by TCP, none of which blocks: our ends, and those of the peers."""
+    """Connections, none of which blocks: our ends, and those of the peers. All are by TCP but that
+    at FULL: one that is full stays so, where TCP makes some room with a late acknowledgement."""
     found: list[Pair] = []
     with ExitStack() as stack, socket.create_server(("127.0.0.1", 0), backlog=64) as listening:
-        for _ in range(KernelSends.count_max):
-            own = stack.enter_context(socket.create_connection(listening.getsockname()))
-            peer = stack.enter_context(listening.accept()[0])
+        for number in range(KernelSends.count_max):
+            if number == FULL:
+                own, peer = map(stack.enter_context, socket.socketpair())
+            else:
+                own = stack.enter_context(socket.create_connection(listening.getsockname()))
+                peer = stack.enter_context(listening.accept()[0])
             own.setblocking(False)
             peer.setblocking(False)
             found.append((own, peer))
@@ -48,15 +59,30 @@ def opened() -> KernelSends:
     return sends
 
 
-def received(peer: socket.socket) -> bytes:
-    """Everything that is there."""
-    whole = b""
-    try:
-        while data := peer.recv(1 << 20):
+def filled(sock: socket.socket) -> None:
+    """Sends until there is no room."""
+    with suppress(BlockingIOError):
+        while True:
+            sock.send(bytes(1 << 12))
+
+
+def gone(peer: socket.socket) -> None:
+    """Ends a connection by a reset."""
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    peer.close()
+
+
+def received(peer: socket.socket, size: int = 0) -> bytes:
+    """Everything that is there, and so many bytes at least."""
+    whole = bytearray()
+    with suppress(BlockingIOError):
+        while len(whole) < size or select.select([peer], [], [], 0)[0]:
+            assert select.select([peer], [], [], 10)[0], f"{len(whole)} of {size} bytes"
+            data = peer.recv(1 << 20)
+            if not data:
+                break
             whole += data
-    except BlockingIOError:
-        pass
-    return whole
+    return bytes(whole)
 
 
 @needs_linux
@@ -70,61 +96,92 @@ def test_each_gets_its_own(pairs: list[Pair], count: int) -> None:
         wanted = [(own.fileno(), data) for (own, _), data in zip(pairs, answers, strict=False)]
 
         assert sends.send(wanted) == [len(data) for data in answers]
-        assert [received(peer) for _, peer in pairs[:count]] == [bytes(data) for data in answers]
+        peers = [peer for _, peer in pairs[:count]]
+        read = [received(peer, len(data)) for peer, data in zip(peers, answers, strict=True)]
+        assert read == [bytes(data) for data in answers]
 
 
 @needs_linux
 def test_who_takes_nothing_does_not_concern_the_others(pairs: list[Pair]) -> None:
-    """One is full, one is closed, one has gone; behind what is no socket nothing is begun."""
+    """One is full, one is shut, one has gone; behind what is no socket nothing is begun."""
     sends = opened()
-    full, shut, gone = pairs[1][0], pairs[3][0], pairs[4][1]
-    while True:
-        try:
-            full.send(bytes(1 << 16))
-        except BlockingIOError:
-            break
-    shut.shutdown(socket.SHUT_WR)
-    gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-    gone.close()
+    filled(pairs[FULL][0])
+    pairs[3][0].shutdown(socket.SHUT_WR)
+    gone(pairs[4][1])
     wanted = [(own.fileno(), bytearray(b"answer")) for own, _ in pairs[:8]]
     wanted[6] = (-1, wanted[6][1])
 
-    assert sends.send(wanted) == [6, 0, 6, 0, 0, 6, 0, 0]
-    assert [received(pairs[i][1]) for i in (0, 2, 5, 6, 7)] == [b"answer"] * 3 + [b""] * 2
+    expected = [6, -errno.EAGAIN, 6, -errno.EPIPE, -errno.ECONNRESET, 6, 0, 0]
+    assert sends.send(wanted) == expected
+    assert [received(pairs[i][1], 6) for i in (0, 2, 5)] == [b"answer"] * 3
+    assert [received(pairs[i][1]) for i in (6, 7)] == [b""] * 2
 
 
 @needs_linux
-def test_a_full_socket_takes_what_it_has_room_for(pairs: list[Pair]) -> None:
+def test_results_may_be_seen_in_parts(monkeypatch: pytest.MonkeyPatch, pairs: list[Pair]) -> None:
+    """A signal hides them all at the first look."""
     sends = opened()
-    own, peer = pairs[0]
-    expected = b""
-    while True:
-        data = bytearray(os.urandom(sends.bytes_max))
-        (count,) = sends.send([(own.fileno(), data)])
-        expected += data[:count]
-        if count < len(data):
-            break
-
-    assert received(peer) == expected
+    parts: list[list[tuple[int, int]]] = [[], [(1, 5)], [(0, 6), (2, -errno.EPIPE)]]
+    with monkeypatch.context() as patch:
+        patch.setattr(sends._context, "submit", lambda count: count)
+        patch.setattr(sends._context, "ended", lambda: parts.pop(0))
+        assert sends.send([(-1, bytearray(b"answer"))] * 3) == [6, 5, -errno.EPIPE]
+    assert not parts
 
 
 @needs_linux
-def test_a_kernel_that_does_not_do_it_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is no AIO; there is, but of files alone; and it says that all is well, and is not."""
+def test_what_is_not_known_to_have_left_is_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    sends = opened()
+
+    def refused() -> list[tuple[int, int]]:
+        raise OSError(errno.EINVAL, "no")
+
+    monkeypatch.setattr(sends._context, "submit", lambda count: count)
+    for ended in (list[tuple[int, int]], refused):
+        monkeypatch.setattr(sends._context, "ended", ended)
+        with pytest.raises(AssertionError):
+            sends.send([(-1, bytearray(b"answer"))])
+
+
+def _says_it_did(_self: KernelSends, wanted: Sequence[object]) -> list[int]:
+    return [3 for _ in wanted]
+
+
+@needs_linux
+@pytest.mark.parametrize(
+    ("owner", "name", "value"),
+    [
+        (linux_aio, "_CALLS", {}),
+        (linux_aio.Context, "submit", lambda _self, _count: 0),
+        (linux_aio.Context, "submit", lambda _self, count: count),  # and it ends some time
+        (kernel_sends, "_COMMAND_WRITE", 3),  # fdatasync, which no socket does
+        (KernelSends, "send", _says_it_did),
+        (sys, "platform", "darwin"),
+    ],
+)
+def test_a_kernel_that_does_not_do_it_is_found_out(
+    owner: object, name: str, value: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened()
 
     with monkeypatch.context() as patch:
-        patch.setattr(linux_aio, "_CALLS", {})
+        patch.setattr(owner, name, value)
         assert KernelSends.open() is None
-    with monkeypatch.context() as patch:
-        patch.setattr(linux_aio.Context, "submit", lambda _self, _count: 0)
-        assert KernelSends.open() is None
-    with monkeypatch.context() as patch:
-        patch.setattr(kernel_sends, "_COMMAND_WRITE", 3)  # fdatasync, which no socket does
-        assert KernelSends.open() is None
-    with monkeypatch.context() as patch:
-        patch.setattr(sys, "platform", "darwin")
-        assert KernelSends.open() is None
+
+
+@needs_linux
+def test_a_service_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened()
+    given: list[object] = []
+    turn_end = SimpleNamespace(send_jointly=given.append)
+    server = SimpleNamespace(turn_end=turn_end, moderate=lambda _moderation: None)
+
+    serve._share_processors(cast(Broker, SimpleNamespace(server=server)))
+    assert [type(one) for one in given] == [KernelSends]
+
+    monkeypatch.setattr(KernelSends, "open", lambda: None)
+    serve._share_processors(cast(Broker, SimpleNamespace(server=server)))
+    assert len(given) == 1
 
 
 class Metrics:
@@ -197,7 +254,8 @@ async def test_every_peer_reads_what_was_put_whatever_left_jointly(
             await asyncio.sleep(0)
             await asyncio.sleep(0)
 
-        assert [received(peer) for _, peer in pairs] == expected
+        for (_, peer), data in zip(pairs, expected, strict=True):
+            assert received(peer, len(data)) == data
         assert house.metrics.sent_bytes == sum(map(len, expected))
         assert {one.unsent_bytes for one in house.outboxes} == {0}
         assert set(house.drained) == {i for i, data in enumerate(expected) if data}
@@ -217,20 +275,68 @@ async def test_a_few_leave_one_by_one(pairs: list[Pair]) -> None:
         await asyncio.sleep(0)
 
         assert joint.given == []
-        assert [len(received(peer)) for _, peer in pairs[:JOINT_MIN]] == [5000, *[50] * 7]
+        sizes = [5000, *[50] * (JOINT_MIN - 1)]
+        for (_, peer), size in zip(pairs, sizes, strict=False):
+            assert len(received(peer, size)) == size
 
 
 @needs_linux
-async def test_who_has_gone_is_told_apart_and_who_is_closed_gets_nothing(pairs: list[Pair]) -> None:
+async def test_who_has_gone_is_told_apart(pairs: list[Pair]) -> None:
     with ThreadPoolExecutor(1) as workers:
         house = Answering(pairs, workers)
         house.turn_end.send_jointly(opened())
         pairs[2][0].shutdown(socket.SHUT_WR)
+        gone(pairs[3][1])
+        for number in range(JOINT_MIN + 2):
+            house.put(number, b"answer")
+        await asyncio.sleep(0)
+
+        assert house.failures == ["EPIPE", "ECONNRESET"]
+        assert sorted(house.drained) == [0, 1, *range(4, JOINT_MIN + 2)]
+        assert [received(pairs[i][1], 6) for i in (0, 4)] == [b"answer"] * 2
+        assert received(pairs[2][1]) == b""
+
+
+@needs_linux
+async def test_who_is_full_or_closed_is_left_alone(pairs: list[Pair]) -> None:
+    """The number of a socket that is closed may be another's by then."""
+    joint = Scripted({own.fileno(): own for own, _ in pairs}, 0)
+    with ThreadPoolExecutor(1) as workers, ExitStack() as stack:
+        house = Answering(pairs, workers)
+        house.turn_end.send_jointly(joint)
+        filled(pairs[FULL][0])
+        house.put(FULL, b"waits for room")
+        await asyncio.sleep(0)
         for number in range(JOINT_MIN + 2):
             house.put(number, b"answer")
         house.outboxes[4].close()
+        stack.enter_context(pairs[5][0].dup())
         await asyncio.sleep(0)
 
-        assert house.failures == ["EPIPE"]
-        assert sorted(house.drained) == [0, 1, 3, *range(5, JOINT_MIN + 2)]
-        assert [received(pairs[i][1]) for i in (0, 2, 4, 5)] == [b"answer", b"", b"", b"answer"]
+        assert joint.given == [[6] * JOINT_MIN]
+        assert received(pairs[5][1], 6) == b"answer"
+
+
+async def test_what_was_not_sent_leaves_with_the_next_turn(pairs: list[Pair]) -> None:
+    """No memory was left for it, say."""
+
+    class Failing(Scripted):
+        def send(self, wanted: Sequence[tuple[int, bytearray]]) -> list[int]:
+            if not self.given:
+                self.given.append([])
+                raise MemoryError
+            return super().send(wanted)
+
+    loop = asyncio.get_running_loop()
+    told: list[dict[str, object]] = []
+    loop.set_exception_handler(lambda _, context: told.append(context))
+    with ThreadPoolExecutor(1) as workers:
+        house = Answering(pairs, workers)
+        house.turn_end.send_jointly(Failing({own.fileno(): own for own, _ in pairs}, 0))
+        for number in range(JOINT_MIN):
+            house.put(number, b"answer")
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+        assert [received(peer, 6) for _, peer in pairs[:JOINT_MIN]] == [b"answer"] * JOINT_MIN
+        assert [type(context["exception"]) for context in told] == [MemoryError]

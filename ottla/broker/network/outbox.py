@@ -49,6 +49,8 @@ COLD_BYTES = 512 * 1024
 """What the kernel is asked to read at once, for a worker that sends it: asked for twice as much, it
 keeps a processor for longer when that has come."""
 IOV_MAX = 64
+TRY_AGAIN = (errno.EAGAIN, errno.EINTR, errno.ECANCELED)
+"""What a send says that is no failure."""
 JOINT_MIN = 8
 """So many small answers of one turn leave in one call. It costs 10 us more than one send and half a
 microsecond more than each, which fewer, of clients for whom there is a processor, do not bring."""
@@ -105,7 +107,8 @@ class JointSends(Protocol):
 
     def send(self, wanted: Sequence[tuple[int, bytearray]]) -> list[int]:
         """To each descriptor `bytes_max` bytes at most; to no more than `count_max` of them.
-        Returns how many bytes each took; 0 if it took none, for whatever reason."""
+        Returns how many bytes each took, or an error's number below zero; 0 if it was not asked.
+        AssertionError if that is not known."""
 
 
 class TurnEnd:
@@ -167,10 +170,10 @@ class TurnEnd:
         self.slice_budget = TURN_BYTES
         self.has_slices = False
         self._is_due = False
-        if self._joint is not None and len(outboxes) >= JOINT_MIN:
-            _send_jointly(self._joint, outboxes)
         sent = 0
         try:
+            if self._joint is not None and len(outboxes) >= JOINT_MIN:
+                _send_jointly(self._joint, outboxes)
             while self._waiting and self.slice_budget > 0:
                 self._waiting.popleft().flush()
             for outbox in outboxes:
@@ -191,19 +194,28 @@ class TurnEnd:
 
 
 def _send_jointly(joint: JointSends, outboxes: list[Outbox]) -> None:
-    """Sends what is small. Each outbox is flushed behind this, and meets there what went wrong."""
+    """Sends what is small. Each outbox is flushed behind this, and acts there on what it met."""
+    count_max, bytes_max = joint.count_max, joint.bytes_max
     chosen: list[Outbox] = []
     wanted: list[tuple[int, bytearray]] = []
     for outbox in outboxes:
         data = outbox.only_item
-        if data is not None and len(data) <= joint.bytes_max:
+        if data is not None and len(data) <= bytes_max:
             chosen.append(outbox)
             wanted.append((outbox.descriptor, data))
-            if len(wanted) == joint.count_max:
-                break
+            if len(wanted) == count_max:
+                _note(chosen, joint.send(wanted))
+                chosen, wanted = [], []
     if len(wanted) >= JOINT_MIN:
-        for outbox, count in zip(chosen, joint.send(wanted), strict=True):
-            outbox.sent(count)
+        _note(chosen, joint.send(wanted))
+
+
+def _note(outboxes: list[Outbox], results: list[int]) -> None:
+    for outbox, result in zip(outboxes, results, strict=True):
+        if result >= 0:
+            outbox.sent(result)
+        elif -result not in TRY_AGAIN:
+            outbox.broke(-result)
 
 
 class Outbox:
@@ -217,6 +229,7 @@ class Outbox:
         "_buffer",
         "_cache",
         "_closed",
+        "_error",
         "_is_cold",
         "_items",
         "_lent",
@@ -260,6 +273,7 @@ class Outbox:
         self._lent: Future[tuple[int, bool]] | None = None  # the socket, to a worker
         self._is_cold = False  # what follows is a worker's, without a probe
         self._closed = False
+        self._error: OSError | None = None  # of a joint send
         self.unsent_bytes = 0
 
     def put(self, data: bytearray, slices: list[tuple[int, FileSlice]]) -> None:
@@ -290,7 +304,7 @@ class Outbox:
 
     @property
     def only_item(self) -> bytearray | None:
-        """What is to be sent now, if it is all in one piece."""
+        """What is to be sent now, if it is all in one piece; never of a socket that is closed."""
         if self._stopped or self._closed or len(self._items) != 1:
             return None
         item = self._items[0]
@@ -307,6 +321,10 @@ class Outbox:
         elif count:
             self._items[0] = memoryview(item)[count:]
 
+    def broke(self, number: int) -> None:
+        """A send of `only_item` has failed. The socket says so once, so `flush` is told."""
+        self._error = OSError(number, os.strerror(number))
+
     def flush(self) -> None:
         """Sends until all is gone, the socket is full, or the turn's share of slices is used."""
         self._scheduled = False
@@ -314,6 +332,8 @@ class Outbox:
             return
         items = self._items
         try:
+            if self._error is not None:
+                raise self._error
             while items:
                 head = items[0]
                 if not isinstance(head, _Slice):
