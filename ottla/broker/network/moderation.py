@@ -19,7 +19,7 @@ from typing import Protocol
 
 REST_S_PER_TASK = 0.00002
 """Of those that are for each processor: 0.8 ms where there are 40, each of which waits for its turn
-several times as long. With a half of it 64 clients on two processors had 0.63 to 0.73 of the p99
+several times as long. With half of it 64 clients on two processors had 0.63 to 0.73 of the p99
 that they have without; since small answers leave jointly they have 1.07 of the rate with all of it,
 0.97 of the p99 and 0.94 of the broker's CPU. Half as much again brought no more."""
 REST_S_MAX = 0.001
