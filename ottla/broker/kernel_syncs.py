@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-from ottla.broker.linux_aio import Context
+from ottla.broker.linux_aio import Context, os_error
 
 T = TypeVar("T")
 
@@ -101,7 +101,7 @@ class KernelSyncs(Generic[T]):
             pass  # nothing has ended since the last look
         ended: list[tuple[T, OSError | None]] = []
         for slot, result in self._context.ended():
-            error = OSError(-result, os.strerror(-result)) if result < 0 else None
+            error = os_error(-result) if result < 0 else None
             ended.append((self._under_way.pop(slot), error))
             self._free.append(slot)
         return ended

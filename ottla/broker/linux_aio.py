@@ -48,7 +48,7 @@ class Context:
         """Raises OSError if the system has no AIO, or no more of it."""
         calls = _CALLS.get(platform.machine())
         if sys.platform != "linux" or calls is None or sys.maxsize < 2**32:
-            raise _error(errno.ENOSYS)
+            raise os_error(errno.ENOSYS)
         setup, *others = calls
         self._getevents, self._submit = map(ctypes.c_long, others)
         # PyDLL keeps the interpreter lock: what is asked for here waits for nothing.
@@ -99,9 +99,10 @@ class Context:
         ]
 
 
-def _last_error() -> OSError:
-    return _error(ctypes.get_errno())
-
-
-def _error(number: int) -> OSError:
+def os_error(number: int) -> OSError:
+    """The error of a number, which is -`result` of a request."""
     return OSError(number, os.strerror(number))
+
+
+def _last_error() -> OSError:
+    return os_error(ctypes.get_errno())

@@ -298,6 +298,25 @@ async def test_who_has_gone_is_told_apart(pairs: list[Pair]) -> None:
 
 
 @needs_linux
+async def test_who_has_no_room_gets_it_all_when_there_is_some(pairs: list[Pair]) -> None:
+    with ThreadPoolExecutor(1) as workers:
+        house = Answering(pairs, workers)
+        house.turn_end.send_jointly(opened())
+        filled(pairs[FULL][0])
+        for number in range(JOINT_MIN):
+            house.put(number, b"answer")
+        await asyncio.sleep(0)
+        assert sorted(house.drained) == [0, *range(2, JOINT_MIN)]
+
+        before = received(pairs[FULL][1])
+        async with asyncio.timeout(10):
+            while len(house.drained) < JOINT_MIN:
+                await asyncio.sleep(0)
+        assert (received(pairs[FULL][1]), set(before)) == (b"answer", {0})
+        assert house.failures == []
+
+
+@needs_linux
 async def test_who_is_full_or_closed_is_left_alone(pairs: list[Pair]) -> None:
     """The number of a socket that is closed may be another's by then."""
     joint = Scripted({own.fileno(): own for own, _ in pairs}, 0)

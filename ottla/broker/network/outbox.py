@@ -24,6 +24,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Protocol
 
+from ottla.broker.linux_aio import os_error
 from ottla.broker.log.segment import FileSlice
 from ottla.broker.network.moderation import Moderation
 from ottla.broker.network.page_cache import PROBE_BYTES, WARM_S, WORKER_STEP_BYTES, PageCache
@@ -49,8 +50,6 @@ COLD_BYTES = 512 * 1024
 """What the kernel is asked to read at once, for a worker that sends it: asked for twice as much, it
 keeps a processor for longer when that has come."""
 IOV_MAX = 64
-TRY_AGAIN = (errno.EAGAIN, errno.EINTR, errno.ECANCELED)
-"""What a send says that is no failure."""
 JOINT_MIN = 8
 """So many small answers of one turn leave in one call. It costs 10 us more than one send and half a
 microsecond more than each, which fewer, of clients for whom there is a processor, do not bring."""
@@ -202,7 +201,7 @@ def _send_jointly(joint: JointSends, outboxes: list[Outbox]) -> None:
         data = outbox.only_item
         if data is not None and len(data) <= bytes_max:
             chosen.append(outbox)
-            wanted.append((outbox.descriptor, data))
+            wanted.append((outbox.fileno(), data))
             if len(wanted) == count_max:
                 _note(chosen, joint.send(wanted))
                 chosen, wanted = [], []
@@ -214,8 +213,8 @@ def _note(outboxes: list[Outbox], results: list[int]) -> None:
     for outbox, result in zip(outboxes, results, strict=True):
         if result >= 0:
             outbox.sent(result)
-        elif -result not in TRY_AGAIN:
-            outbox.broke(-result)
+        else:
+            outbox.refused(os_error(-result))
 
 
 class Outbox:
@@ -242,7 +241,6 @@ class Outbox:
         "_stopped",
         "_turn_end",
         "_watched",
-        "descriptor",
         "unsent_bytes",
     )
 
@@ -259,7 +257,6 @@ class Outbox:
     ) -> None:
         self._loop = loop
         self._socket = sock
-        self.descriptor = sock.fileno()
         self._buffer = buffer
         self._cache = cache
         self._metrics = metrics
@@ -302,9 +299,13 @@ class Outbox:
             self._scheduled = True
             self._turn_end.add(self)
 
+    def fileno(self) -> int:
+        """The socket's; -1 once it is closed."""
+        return self._socket.fileno()
+
     @property
     def only_item(self) -> bytearray | None:
-        """What is to be sent now, if it is all in one piece; never of a socket that is closed."""
+        """What is to be sent now, if it is all in one piece."""
         if self._stopped or self._closed or len(self._items) != 1:
             return None
         item = self._items[0]
@@ -321,9 +322,9 @@ class Outbox:
         elif count:
             self._items[0] = memoryview(item)[count:]
 
-    def broke(self, number: int) -> None:
-        """A send of `only_item` has failed. The socket says so once, so `flush` is told."""
-        self._error = OSError(number, os.strerror(number))
+    def refused(self, error: OSError) -> None:
+        """The socket has not taken `only_item`. It says why once, so `flush` is told."""
+        self._error = error
 
     def flush(self) -> None:
         """Sends until all is gone, the socket is full, or the turn's share of slices is used."""
@@ -333,7 +334,8 @@ class Outbox:
         items = self._items
         try:
             if self._error is not None:
-                raise self._error
+                error, self._error = self._error, None
+                raise error
             while items:
                 head = items[0]
                 if not isinstance(head, _Slice):
@@ -350,8 +352,8 @@ class Outbox:
         except (BlockingIOError, InterruptedError):
             self._wait_for_room()
             return
-        except OSError as error:
-            self._fail(_reason(error))
+        except OSError as failure:
+            self._fail(_reason(failure))
             return
         if self._watched:
             self._unwatch()
