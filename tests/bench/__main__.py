@@ -6,8 +6,9 @@
 
 Both run on this machine beside the load generator, so absolute figures move with the machine; the
 ratios of one run count. Each round runs a work on one server and then on the other, the order
-changing with every round; round 0 warms up and does not count (a work of one round has none). CPU
-and memory are those of a broker's whole process tree. Without Java and Maven, Ottla runs alone.
+changing with every round, once both are idle; round 0 warms up and does not count (a work of one
+round has none). CPU and memory are those of a broker's whole process tree. Without Java and Maven,
+Ottla runs alone.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from tests.bench.group_requests import (
 from tests.bench.loading import LOADING
 from tests.bench.many import MANY
 from tests.bench.rebalances import REBALANCES
+from tests.bench.quiet import await_quiet
 from tests.bench.report import Results
 from tests.bench.requests import DURABLE, PIPELINED, WAITING
 from tests.bench.start import START
@@ -123,6 +125,7 @@ def run_work(
         for server in servers if number % 2 else reversed(servers):
             label = f"round {number} of {rounds}" if number else "warm-up"
             progress.update(task, description=f"{work.name}: {server.name}, {label}")
+            await_quiet(servers)
             run_once(work, server, scale, results, counted=number > 0)
             await_deletions(server)
     progress.remove_task(task)
