@@ -38,8 +38,8 @@ from tests.bench.group_requests import (
 )
 from tests.bench.loading import LOADING
 from tests.bench.many import MANY
-from tests.bench.rebalances import REBALANCES
 from tests.bench.quiet import await_quiet
+from tests.bench.rebalances import REBALANCES
 from tests.bench.report import Results
 from tests.bench.requests import DURABLE, PIPELINED, WAITING
 from tests.bench.start import START
