@@ -101,6 +101,12 @@ class Measures:
             kind="counter",
         )
         registry.watch(
+            "ottla_joint_sends_total",
+            "Small answers that left with others in one system call; absent where none do.",
+            lambda: [] if server.turn_end.joint is None else server.turn_end.joint_sends,
+            kind="counter",
+        )
+        registry.watch(
             "ottla_cold_reads_total",
             "Steps of a fetch that workers sent, for they may have had to be read from the disk.",
             lambda: server.page_cache.cold_sends,

@@ -192,9 +192,7 @@ def _share_processors(broker: Broker) -> None:
     processors = LinuxProcessors.open()
     if processors is not None:
         broker.server.moderate(Moderation(processors))
-    joint = KernelSends.open()
-    if joint is not None:
-        broker.server.turn_end.send_jointly(joint)
+    broker.server.turn_end.joint = KernelSends.open()
 
 
 def say_ready(broker: Broker, loaded: Loaded) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.faults import EXIT_STATUS
+from ottla.broker.kernel_sends import KernelSends
 from tests.peers import topics
 from tests.peers.raw import Connection, batch
 from tests.peers.servers import Ottla
@@ -101,7 +102,7 @@ def test_who_was_started_by_nohup_goes_on(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no /proc/loadavg")
 def test_a_service_rests_where_many_wait_for_the_processors(tmp_path: Path) -> None:
-    """A broker in somebody else's process has no such figure."""
+    """A broker in somebody else's process has no such figures."""
     server = Ottla(tmp_path / "broker")
     with ExitStack() as held:
         held.callback(server.close)
@@ -113,6 +114,7 @@ def test_a_service_rests_where_many_wait_for_the_processors(tmp_path: Path) -> N
         page = metrics.getresponse().read().decode()
 
     assert "\nottla_rests_total 0\n" in page
+    assert ("\nottla_joint_sends_total 0\n" in page) == (KernelSends.open() is not None)
 
 
 def test_who_removes_a_running_brokers_files_is_told_so(tmp_path: Path) -> None:

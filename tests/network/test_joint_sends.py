@@ -172,16 +172,15 @@ def test_a_kernel_that_does_not_do_it_is_found_out(
 @needs_linux
 def test_a_service_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
     opened()
-    given: list[object] = []
-    turn_end = SimpleNamespace(send_jointly=given.append)
+    turn_end = SimpleNamespace(joint=None)
     server = SimpleNamespace(turn_end=turn_end, moderate=lambda _moderation: None)
 
     serve._share_processors(cast(Broker, SimpleNamespace(server=server)))
-    assert [type(one) for one in given] == [KernelSends]
+    assert type(turn_end.joint) is KernelSends
 
     monkeypatch.setattr(KernelSends, "open", lambda: None)
     serve._share_processors(cast(Broker, SimpleNamespace(server=server)))
-    assert len(given) == 1
+    assert turn_end.joint is None
 
 
 class Metrics:
@@ -243,7 +242,7 @@ async def test_every_peer_reads_what_was_put_whatever_left_jointly(
     joint = Scripted(sockets, seed)
     with ThreadPoolExecutor(1) as workers:
         house = Answering(pairs, workers)
-        house.turn_end.send_jointly(joint)
+        house.turn_end.joint = joint
         expected = [b""] * len(pairs)
         for _ in range(20):
             for number in script.sample(range(len(pairs)), script.randrange(1, len(pairs))):
@@ -257,6 +256,7 @@ async def test_every_peer_reads_what_was_put_whatever_left_jointly(
         for (_, peer), data in zip(pairs, expected, strict=True):
             assert received(peer, len(data)) == data
         assert house.metrics.sent_bytes == sum(map(len, expected))
+        assert house.turn_end.joint_sends == sum(map(len, joint.given)) > 0
         assert {one.unsent_bytes for one in house.outboxes} == {0}
         assert set(house.drained) == {i for i, data in enumerate(expected) if data}
         assert house.failures == []
@@ -269,7 +269,7 @@ async def test_a_few_leave_one_by_one(pairs: list[Pair]) -> None:
     joint = Scripted({own.fileno(): own for own, _ in pairs}, 0)
     with ThreadPoolExecutor(1) as workers:
         house = Answering(pairs, workers)
-        house.turn_end.send_jointly(joint)
+        house.turn_end.joint = joint
         for number in range(JOINT_MIN):
             house.put(number, bytes(5000 if number == 0 else 50))
         await asyncio.sleep(0)
@@ -284,7 +284,7 @@ async def test_a_few_leave_one_by_one(pairs: list[Pair]) -> None:
 async def test_who_has_gone_is_told_apart(pairs: list[Pair]) -> None:
     with ThreadPoolExecutor(1) as workers:
         house = Answering(pairs, workers)
-        house.turn_end.send_jointly(opened())
+        house.turn_end.joint = opened()
         pairs[2][0].shutdown(socket.SHUT_WR)
         gone(pairs[3][1])
         for number in range(JOINT_MIN + 2):
@@ -301,7 +301,7 @@ async def test_who_has_gone_is_told_apart(pairs: list[Pair]) -> None:
 async def test_who_has_no_room_gets_it_all_when_there_is_some(pairs: list[Pair]) -> None:
     with ThreadPoolExecutor(1) as workers:
         house = Answering(pairs, workers)
-        house.turn_end.send_jointly(opened())
+        house.turn_end.joint = opened()
         filled(pairs[FULL][0])
         for number in range(JOINT_MIN):
             house.put(number, b"answer")
@@ -322,7 +322,7 @@ async def test_who_is_full_or_closed_is_left_alone(pairs: list[Pair]) -> None:
     joint = Scripted({own.fileno(): own for own, _ in pairs}, 0)
     with ThreadPoolExecutor(1) as workers, ExitStack() as stack:
         house = Answering(pairs, workers)
-        house.turn_end.send_jointly(joint)
+        house.turn_end.joint = joint
         filled(pairs[FULL][0])
         house.put(FULL, b"waits for room")
         await asyncio.sleep(0)
@@ -351,7 +351,7 @@ async def test_what_was_not_sent_leaves_with_the_next_turn(pairs: list[Pair]) ->
     loop.set_exception_handler(lambda _, context: told.append(context))
     with ThreadPoolExecutor(1) as workers:
         house = Answering(pairs, workers)
-        house.turn_end.send_jointly(Failing({own.fileno(): own for own, _ in pairs}, 0))
+        house.turn_end.joint = Failing({own.fileno(): own for own, _ in pairs}, 0)
         for number in range(JOINT_MIN):
             house.put(number, b"answer")
         await asyncio.sleep(0)

@@ -122,19 +122,23 @@ class TurnEnd:
     __slots__ = (
         "_is_due",
         "_is_held_up",
-        "_joint",
         "_loop",
         "_moderation",
         "_outboxes",
         "_waiting",
         "has_slices",
+        "joint",
+        "joint_sends",
         "slice_budget",
     )
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._moderation: Moderation | None = None
-        self._joint: JointSends | None = None
+        self.joint: JointSends | None = None
+        """What sends small answers together, of whoever sets it; None: each is sent by itself."""
+        self.joint_sends = 0
+        """Answers that it has sent."""
         self._is_held_up: Callable[[], bool] = _nobody
         self.has_slices = False
         """Whether this turn sends from files, itself or by a worker."""
@@ -148,10 +152,6 @@ class TurnEnd:
         small answers is held up by it; `is_held_up` says whether somebody is."""
         self._moderation = moderation
         self._is_held_up = is_held_up
-
-    def send_jointly(self, joint: JointSends) -> None:
-        """Has small answers leave together from now on."""
-        self._joint = joint
 
     def add(self, outbox: Outbox) -> None:
         self._outboxes.append(outbox)
@@ -171,8 +171,8 @@ class TurnEnd:
         self._is_due = False
         sent = 0
         try:
-            if self._joint is not None and len(outboxes) >= JOINT_MIN:
-                _send_jointly(self._joint, outboxes)
+            if self.joint is not None and len(outboxes) >= JOINT_MIN:
+                self.joint_sends += _send_jointly(self.joint, outboxes)
             while self._waiting and self.slice_budget > 0:
                 self._waiting.popleft().flush()
             for outbox in outboxes:
@@ -192,8 +192,10 @@ class TurnEnd:
             moderation.rest()
 
 
-def _send_jointly(joint: JointSends, outboxes: list[Outbox]) -> None:
-    """Sends what is small. Each outbox is flushed behind this, and acts there on what it met."""
+def _send_jointly(joint: JointSends, outboxes: list[Outbox]) -> int:
+    """Sends what is small, and returns of how many. Each outbox is flushed behind this, and acts
+    there on what it met."""
+    count = 0
     count_max, bytes_max = joint.count_max, joint.bytes_max
     chosen: list[Outbox] = []
     wanted: list[tuple[int, bytearray]] = []
@@ -204,9 +206,12 @@ def _send_jointly(joint: JointSends, outboxes: list[Outbox]) -> None:
             wanted.append((outbox.fileno(), data))
             if len(wanted) == count_max:
                 _note(chosen, joint.send(wanted))
+                count += len(wanted)
                 chosen, wanted = [], []
     if len(wanted) >= JOINT_MIN:
         _note(chosen, joint.send(wanted))
+        count += len(wanted)
+    return count
 
 
 def _note(outboxes: list[Outbox], results: list[int]) -> None:
