@@ -136,7 +136,7 @@ class TurnEnd:
         self._loop = loop
         self._moderation: Moderation | None = None
         self.joint: JointSends | None = None
-        """What sends small answers together, of whoever sets it; None: each is sent by itself."""
+        """Sends small answers together. None, as it begins: each is sent by itself."""
         self.joint_sends = 0
         """Answers that it has sent."""
         self._is_held_up: Callable[[], bool] = _nobody
