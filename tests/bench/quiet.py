@@ -26,8 +26,8 @@ def await_quiet(
     *,
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> bool:
-    """Returns True when the brokers are idle; False, and says so, if they are not in time."""
+) -> None:
+    """Returns when the brokers are idle, and says so if they are not in time."""
     started = then = now()
     spent = sum(server.cpu_seconds() for server in servers)
     while then - started < QUIET_SECONDS_MAX:
@@ -36,6 +36,5 @@ def await_quiet(
         spent_before, spent = spent, sum(server.cpu_seconds() for server in servers)
         share = (spent - spent_before) / (then - before)
         if share <= QUIET_SHARE:
-            return True
+            return
     print(f"the brokers still take {share:.2f} of a processor, idle", file=sys.stderr)
-    return False

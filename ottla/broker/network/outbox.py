@@ -138,7 +138,7 @@ class TurnEnd:
         self.joint: JointSends | None = None
         """Sends small answers together. None, as it begins: each is sent by itself."""
         self.joint_sends = 0
-        """Answers that it has sent."""
+        """Answers that it has sent, whole or in part."""
         self._is_held_up: Callable[[], bool] = _nobody
         self.has_slices = False
         """Whether this turn sends from files, itself or by a worker."""
@@ -193,9 +193,9 @@ class TurnEnd:
 
 
 def _send_jointly(joint: JointSends, outboxes: list[Outbox]) -> int:
-    """Sends what is small, and returns of how many. Each outbox is flushed behind this, and acts
-    there on what it met."""
-    count = 0
+    """Sends what is small, and returns how many answers left, whole or in part. Each outbox is
+    flushed behind this, and acts there on what it met."""
+    left = 0
     count_max, bytes_max = joint.count_max, joint.bytes_max
     chosen: list[Outbox] = []
     wanted: list[tuple[int, bytearray]] = []
@@ -205,21 +205,22 @@ def _send_jointly(joint: JointSends, outboxes: list[Outbox]) -> int:
             chosen.append(outbox)
             wanted.append((outbox.fileno(), data))
             if len(wanted) == count_max:
-                _note(chosen, joint.send(wanted))
-                count += len(wanted)
+                left += _note(chosen, joint.send(wanted))
                 chosen, wanted = [], []
     if len(wanted) >= JOINT_MIN:
-        _note(chosen, joint.send(wanted))
-        count += len(wanted)
-    return count
+        left += _note(chosen, joint.send(wanted))
+    return left
 
 
-def _note(outboxes: list[Outbox], results: list[int]) -> None:
+def _note(outboxes: list[Outbox], results: list[int]) -> int:
+    left = 0
     for outbox, result in zip(outboxes, results, strict=True):
         if result >= 0:
             outbox.sent(result)
+            left += result > 0
         else:
             outbox.refused(os_error(-result))
+    return left
 
 
 class Outbox:
