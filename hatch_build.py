@@ -22,6 +22,26 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 WANTED = "OTTLA_COMPILE"
 ANSWERS = ("yes", "no", "auto")
 ERROR_LINES = 20
+# `python -m mypyc` makes one C file of all modules, which one processor has to compile; here each
+# has its own, which mypyc can do of two and more. No settings of whoever has some in a folder
+# above, or at home: they can name code to run. What a module imports from other packages need not
+# be here.
+COMPILE = """
+import os, sys
+from mypyc.build import mypycify
+from pybind11.setup_helpers import ParallelCompile
+from setuptools import setup
+
+options = ["--config-file=", "--ignore-missing-imports"]
+modules = mypycify([*options, *sys.argv[1:]], opt_level="3", debug_level="0", multi_file=True)
+at_once = min(os.cpu_count() or 1, 4)  # a compiler takes a quarter of a GB
+ParallelCompile(default=at_once).install()
+setup(
+    name="compiled",
+    ext_modules=modules,
+    script_args=["build_ext", "--inplace", "--parallel", str(at_once)],
+)
+"""
 
 
 class CompileHook(BuildHookInterface[Any]):
@@ -62,11 +82,8 @@ def compile_in(stage: Path, package: Path, modules: list[str]) -> tuple[list[Pat
     """Compiles modules of a copy of the package. Returns the libraries, and why there are none."""
     shutil.copytree(package, stage / package.name, ignore=shutil.ignore_patterns("__pycache__"))
     done = subprocess.run(
-        # No settings of whoever has some in a folder above, or at home: they can name code to run.
-        # And what a module imports from other packages need not be here.
-        [sys.executable, "-m", "mypyc", "--config-file=", "--ignore-missing-imports", *modules],
+        [sys.executable, "-c", COMPILE, *modules],
         cwd=stage,
-        env={**os.environ, "MYPYC_OPT_LEVEL": "3", "MYPYC_DEBUG_LEVEL": "0"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

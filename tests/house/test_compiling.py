@@ -20,7 +20,7 @@ import pathlib, sys
 sys.path.insert(0, sys.argv[1])
 from hatch_build import compile_in
 stage, package = map(pathlib.Path, sys.argv[2:])
-libraries, said = compile_in(stage, package, ["small/code.py"])
+libraries, said = compile_in(stage, package, ["small/code.py", "small/more.py"])
 print(len(libraries), said)
 """
 
@@ -46,11 +46,12 @@ def _can_compile() -> bool:
 
 
 def _compile(folder: Path, code: str, environ: Mapping[str, str]) -> str:
-    """How many libraries come of a package of one module, and what is said."""
+    """How many libraries come of a package of two modules, and what is said."""
     package = folder / "small"
     package.mkdir()
     (package / "__init__.py").touch()
     (package / "code.py").write_text(code, encoding="utf-8")
+    (package / "more.py").write_text(CODE, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-c", COMPILE, str(ROOT), str(folder / "stage"), str(package)],
         env={**os.environ, **environ},
@@ -72,10 +73,10 @@ def test_what_is_compiled_is_there() -> None:
 @pytest.mark.skipif(
     not _can_compile() and "CI" not in os.environ, reason="no C compiler, or no headers of Python"
 )
-def test_a_module_is_compiled(tmp_path: Path) -> None:
+def test_modules_are_compiled(tmp_path: Path) -> None:
     (tmp_path / "mypy.ini").write_text("[mypy]\nplugins = not.to.be.run\n", encoding="utf-8")
 
-    assert _compile(tmp_path, CODE, {}) == "2"
+    assert _compile(tmp_path, CODE, {}) == "3"  # and what they share
 
 
 @pytest.mark.parametrize(
