@@ -117,6 +117,12 @@ class FrameReader:
             self._small_reads = 0
         return self._view[start + LENGTH_SIZE : stop]
 
+    def put_back(self, frame: memoryview) -> None:
+        """The frame that was handed out last is the next one again."""
+        size = LENGTH_SIZE + len(frame)
+        self._start -= size
+        self.buffered += size
+
     def detach(self) -> None:
         """Let all frames handed out so far stay valid for as long as they are referred to."""
         held = self.buffered

@@ -6,7 +6,7 @@ import asyncio
 from inspect import isawaitable
 from typing import Any
 
-from ottla.broker.handlers.answers import Pending
+from ottla.broker.handlers.answers import CloseConnection, Pending
 from ottla.broker.handlers.served import HANDLERS
 from ottla.protocol.api import SERVED
 from ottla.protocol.codec import decoder, encoder
@@ -28,8 +28,8 @@ class _Line:
     def failed(self, answer: Pending, error: Exception) -> None:
         self.done.set_exception(error)
 
-    def close(self, reason: str) -> None:
-        raise AssertionError(reason)
+    def refused(self, answer: Pending, closing: CloseConnection) -> None:
+        raise closing
 
 
 async def ask(house: House, request: Message, version: int) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.handlers.answers import Pending
+from ottla.broker.handlers.answers import CloseConnection, Pending
 from ottla.broker.handlers.produce import ProduceAnswer, handle_produce
 from ottla.broker.handlers.produce_forms import ENDS_MAX, FORMS_MAX, ProduceForms
 from ottla.broker.handlers.table import Encoders
@@ -313,8 +313,8 @@ class OneLine:
     def failed(self, answer: Pending, error: Exception) -> None:
         raise error
 
-    def close(self, reason: str) -> None:
-        raise AssertionError(reason)
+    def refused(self, answer: Pending, closing: CloseConnection) -> None:
+        raise closing
 
 
 async def test_a_durable_write_waits_for_its_sync() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -78,8 +79,20 @@ class Raw:
         except ConnectionError:
             return True
 
+    @property
+    def name(self) -> str:
+        """As the server calls its peer."""
+        host, port = self.writer.get_extra_info("sockname")
+        return f"{host}:{port}"
+
     def close(self) -> None:
         self.writer.close()
+
+    def reset(self) -> None:
+        """Gone, and the server is told so: a close alone might be that of who still reads."""
+        sock = self.writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.writer.transport.abort()
 
 
 class Served:

@@ -17,6 +17,7 @@ from ottla.protocol.frame import encode_request
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
+from ottla.protocol.schema import Message
 from tests.log.events import RecordedEvents
 from tests.network.served import LIMITS, Parked, serving
 
@@ -27,18 +28,157 @@ def answer_at_once(session: Any, request: Any, version: int) -> ApiVersionsRespo
 
 async def test_answers_keep_the_order_of_requests() -> None:
     parked = Parked()
-    async with serving({ApiKey.METADATA: parked, ApiKey.API_VERSIONS: answer_at_once}) as served:
+    async with serving({ApiKey.PRODUCE: parked, ApiKey.API_VERSIONS: answer_at_once}) as served:
         raw = await served.connect()
-        raw.send(MetadataRequest(), 1, correlation_id=1)
-        raw.send(ApiVersionsRequest(), 0, correlation_id=2)
-        raw.send(MetadataRequest(), 1, correlation_id=3)
+        raw.send(ProduceRequest(), 9, correlation_id=1)
+        raw.send(ProduceRequest(), 9, correlation_id=2)
+        raw.send(ApiVersionsRequest(), 0, correlation_id=3)
         await parked.arrived.acquire()
         await parked.arrived.acquire()
-        parked.pending[1].complete(MetadataResponse())
-        parked.pending[0].complete(MetadataResponse())
+        parked.pending[1].complete(ProduceResponse())
+        parked.pending[0].complete(ProduceResponse())
 
         assert [await raw.correlation_id() for _ in range(3)] == [1, 2, 3]
         raw.close()
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "overlap"),
+    [
+        (ApiKey.PRODUCE, ApiKey.PRODUCE, True),
+        (ApiKey.PRODUCE, ApiKey.METADATA, False),
+        (ApiKey.METADATA, ApiKey.PRODUCE, False),
+        (ApiKey.METADATA, ApiKey.METADATA, False),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+async def test_a_request_is_taken_up_when_those_before_it_are_answered(
+    first: ApiKey, then: ApiKey, overlap: bool
+) -> None:
+    """Kafka has one of each connection under way; what it shows includes what was acknowledged."""
+    requests: dict[ApiKey, tuple[Message, int, Message]] = {
+        ApiKey.PRODUCE: (ProduceRequest(), 9, ProduceResponse()),
+        ApiKey.METADATA: (MetadataRequest(), 1, MetadataResponse()),
+    }
+    parked = {key: Parked() for key in requests}
+    async with serving({**parked, ApiKey.API_VERSIONS: answer_at_once}) as served:
+        raw, other = await served.connect(), await served.connect()
+        raw.send(*requests[first][:2], correlation_id=1)
+        raw.send(*requests[then][:2], correlation_id=2)
+        raw.send(ApiVersionsRequest(), 0, correlation_id=3)
+        await parked[first].arrived.acquire()
+        if overlap:
+            await parked[then].arrived.acquire()
+        other.send(ApiVersionsRequest(), 0)
+        await other.frame()  # a turn of the loop or two
+        taken = sum(len(one.pending) for one in parked.values())
+        assert taken == (2 if overlap else 1)
+
+        parked[first].pending[0].complete(requests[first][2])
+        assert await raw.correlation_id() == 1
+        if not overlap:
+            await parked[then].arrived.acquire()
+        parked[then].pending[-1].complete(requests[then][2])
+        assert [await raw.correlation_id() for _ in range(2)] == [2, 3]
+        for one in (raw, other):
+            one.close()
+
+
+async def test_who_only_ends_its_sending_gets_its_answers() -> None:
+    parked = Parked()
+    async with serving({ApiKey.METADATA: parked, ApiKey.API_VERSIONS: answer_at_once}) as served:
+        raw = await served.connect()
+        raw.send(MetadataRequest(), 1, correlation_id=1)
+        for correlation_id in range(2, 100):
+            raw.send(ApiVersionsRequest(), 0, correlation_id)
+        await parked.arrived.acquire()
+        raw.writer.write_eof()
+        served.server.sweep()
+        parked.pending[0].complete(MetadataResponse())
+
+        assert [await raw.correlation_id() for _ in range(1, 100)] == list(range(1, 100))
+        assert await raw.closed()
+        assert served.server.metrics.closed_by_reason == {}
+        raw.close()
+        await raw.writer.wait_closed()
+
+
+async def test_who_ends_its_sending_is_not_kept_waiting_for_more() -> None:
+    hurried: list[Pending] = []
+
+    class Waiting(Pending):
+        __slots__ = ()
+
+        def hurry(self) -> None:
+            hurried.append(self)
+            self.complete(MetadataResponse())
+
+    handlers: dict[ApiKey, Callable[..., Any]] = {
+        ApiKey.METADATA: lambda *_: Waiting(),
+        ApiKey.API_VERSIONS: answer_at_once,
+    }
+    async with serving(handlers) as served:
+        raw = await served.connect()
+        for correlation_id in range(3):
+            raw.send(MetadataRequest(), 1, correlation_id)
+        raw.writer.write_eof()
+        async with asyncio.timeout(10):
+            while not hurried:  # not read from: a sweep finds it
+                served.server.sweep()
+                await asyncio.sleep(0)
+
+        assert [await raw.correlation_id() for _ in range(3)] == [0, 1, 2]
+        assert await raw.closed()
+        assert len(hurried) == 3
+        raw.close()
+        await raw.writer.wait_closed()
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_what_came_before_the_request_that_ends_a_connection_is_answered(
+    at_once: bool,
+) -> None:
+    parked = Parked()
+    handle = parked if not at_once else lambda *_: ProduceResponse()
+    handlers: dict[ApiKey, Callable[..., Any]] = {
+        ApiKey.PRODUCE: handle,
+        ApiKey.API_VERSIONS: answer_at_once,
+    }
+    async with serving(handlers) as served:
+        raw = await served.connect()
+        raw.send(ApiVersionsRequest(), 0, correlation_id=1)
+        raw.send(ProduceRequest(), 9, correlation_id=2)
+        raw.writer.write(struct.pack(">ihhih", 10, 9999, 0, 3, -1))
+        raw.send(ApiVersionsRequest(), 0, correlation_id=4)
+        if not at_once:
+            await parked.arrived.acquire()
+            parked.pending[0].complete(ProduceResponse())
+
+        assert [await raw.correlation_id() for _ in range(2)] == [1, 2]
+        assert await raw.closed()
+        assert served.server.metrics.closed_by_reason == {"protocol_error": 1}
+        raw.close()
+        await raw.writer.wait_closed()
+
+
+async def test_an_answer_that_ends_a_connection_lets_those_before_it_leave() -> None:
+    parked = Parked()
+    async with serving({ApiKey.PRODUCE: parked}) as served:
+        raw = await served.connect()
+        for correlation_id in range(3):
+            raw.send(ProduceRequest(), 9, correlation_id)
+        for _ in range(3):
+            await parked.arrived.acquire()
+        first, ends, behind = parked.pending
+        assert ends.line is not None
+        ends.line.refused(ends, CloseConnection("acks=0 failed"))
+        assert behind.abandoned
+        first.complete(ProduceResponse())
+
+        assert await raw.correlation_id() == 0
+        assert await raw.closed()
+        raw.close()
+        await raw.writer.wait_closed()
 
 
 async def test_a_frame_may_come_byte_by_byte_and_many_in_one_segment() -> None:
@@ -259,7 +399,7 @@ async def test_a_parked_request_is_abandoned_with_its_connection() -> None:
         raw = await served.connect()
         raw.send(MetadataRequest(), 1)
         await raw.writer.drain()
-        raw.writer.transport.abort()
+        raw.reset()
 
         await asyncio.wait_for(abandoned.wait(), 5)
         assert served.server.connections == []

@@ -150,7 +150,7 @@ async def test_who_hangs_up_pays_for_what_was_done_and_for_what_is_still_done(
         await asyncio.wait_for(parked.wait(), 5)
         assert _owed_ms(quotas) == 0
 
-        raw.writer.transport.abort()
+        raw.reset()
         while served.server.connections:
             await asyncio.sleep(0)
         released.set()

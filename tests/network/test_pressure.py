@@ -11,11 +11,15 @@ import pytest
 
 from ottla.broker.handlers.answers import NO_ANSWER, Pending
 from ottla.broker.network import connection
-from ottla.broker.network.connection import FRAME_SECONDS
+from ottla.broker.network.connection import (
+    FRAME_SECONDS,
+    HELD_BYTES_MAX,
+    PARTITION_ANSWER_BYTES,
+)
 from ottla.protocol.api import ApiKey
 from ottla.protocol.frame import encode_request
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ottla.protocol.messages.produce import ProduceRequest
+from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
 from tests.network.served import Parked, serving
 
 
@@ -94,6 +98,32 @@ async def test_who_sends_more_than_workers_take_is_not_read_from(
             waiting[number].complete(NO_ANSWER)
         assert len(waiting) == 20
         raw.close()
+
+
+async def test_answers_that_wait_for_those_before_them_are_few() -> None:
+    """Such an answer is larger than its request, which names partitions that are not there."""
+    asked: list[int] = []
+
+    def produce(session: Any, request: ProduceRequest, version: int) -> Any:
+        asked.append(len(request.topic_data))
+        return Pending() if len(asked) == 1 else ProduceResponse()
+
+    parts = [ProduceRequest.PartitionProduceData(9, memoryview(b"")) for _ in range(10_000)]
+    topic = ProduceRequest.TopicProduceData("t", partition_data=parts)
+    async with serving({ApiKey.PRODUCE: produce, ApiKey.API_VERSIONS: answer_at_once}) as served:
+        raw, beside = await served.connect(), await served.connect()
+        raw.send(ProduceRequest(), 9)
+        for _ in range(20):
+            raw.send(ProduceRequest(topic_data=[topic]), 9)
+        (one,) = (each for each in served.server.connections if each.peer == raw.name)
+        async with asyncio.timeout(10):
+            while not one._paused:
+                await asyncio.sleep(0)
+        beside.send(ApiVersionsRequest(), 0, 1)
+        assert await beside.correlation_id() == 1
+        assert len(asked) == 1 + HELD_BYTES_MAX // (PARTITION_ANSWER_BYTES * 10_000) + 1
+        for each in (raw, beside):
+            each.close()
 
 
 async def test_what_a_request_comes_to_hold_later_makes_no_room(

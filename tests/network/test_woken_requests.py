@@ -127,38 +127,39 @@ def _taken(answer: Any) -> dict[str, int]:
 
 async def test_a_partition_that_is_forgotten_while_a_fetch_waits_for_it(broker: Broker) -> None:
     """It was forgotten by a later fetch; the first one had asked for it."""
-    waits, other = await Client.of(broker), await Client.of(broker)
+    waits, later, other = [await Client.of(broker) for _ in range(3)]
     session = await _begun(waits, "t", "u")
     waits.send(_fetch(session, 1), FETCH)
-    waits.send(_fetch(session, 2, forgotten=("t",)), FETCH)
+    await _parked(broker, 1, "u")
+    later.send(_fetch(session, 2, forgotten=("t",)), FETCH)
     await _parked(broker, 2, "u")
 
     assert await other.append("t") == 0
     assert _taken(await waits.answer()) == {"t": 0}
     deleted = await other.ask(DeleteTopicsRequest(topic_names=["u"], timeout_ms=5000), DELETE)
     assert deleted.responses[0].error_code == 0
-    (topic,) = (await waits.answer()).responses
+    (topic,) = (await later.answer()).responses
     assert (topic.topic, topic.partitions[0].error_code) == (
         "u",
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     )
-    for client in (waits, other):
+    for client in (waits, later, other):
         client.close()
 
 
 async def test_a_fetch_that_waits_is_answered_from_where_it_asked(broker: Broker) -> None:
-    waits, other = await Client.of(broker), await Client.of(broker)
+    waits, later, other = [await Client.of(broker) for _ in range(3)]
     for _ in range(3):
         assert await other.append("t") == 0
     answer = await waits.ask(_fetch(0, 0, ("t",), offset=3, wait_ms=0), FETCH)
     waits.send(_fetch(answer.session_id, 1), FETCH)
-    waits.send(_fetch(answer.session_id, 2, ("t",), offset=0), FETCH)
     await _parked(broker, 1)
+    later.send(_fetch(answer.session_id, 2, ("t",), offset=0), FETCH)
+    assert _taken(await later.answer()) == {"t": 0}
     assert await other.append("t") == 0
 
     assert _taken(await waits.answer()) == {"t": 3}
-    assert _taken(await waits.answer()) == {"t": 0}
-    for client in (waits, other):
+    for client in (waits, later, other):
         client.close()
 
 

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Any
 
-from ottla.broker.handlers.answers import Pending
+from ottla.broker.handlers.answers import CloseConnection, Pending
 from ottla.broker.handlers.served import HANDLERS
 from ottla.protocol.api import SERVED
 from ottla.protocol.codec import decoder, encoder
@@ -133,8 +133,8 @@ class _Line:
     def failed(self, answer: Pending, error: Exception) -> None:
         raise error
 
-    def close(self, reason: str) -> None:
-        raise AssertionError(reason)
+    def refused(self, answer: Pending, closing: CloseConnection) -> None:
+        raise closing
 
 
 class World:

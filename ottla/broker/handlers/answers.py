@@ -1,8 +1,8 @@
 """The answers of one connection, in the order of its requests (P1 of the reliability page).
 
-Requests pipeline and some wait: for a sync, for data, for the quorum. Each takes its place in the
-line when it arrives; an answer leaves when all before it have left. A request that is answered at
-once with nobody before it never enters the line.
+Some requests wait: for a sync, for data, for the quorum. Each takes its place in the line when it
+is taken up; an answer leaves when all before it have left. A request that is answered at once with
+nobody before it never enters the line.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Line(Protocol):
 
     def failed(self, answer: Pending, error: Exception) -> None: ...
 
-    def close(self, reason: str) -> None: ...
+    def refused(self, answer: Pending, closing: CloseConnection) -> None: ...
 
 
 class Pending:
@@ -86,6 +86,10 @@ class Pending:
                 raise
             self.on_abandoned()
             self.line.failed(self, error)
+
+    def hurry(self) -> None:
+        """The client sends no more and is most likely gone. What waits for more records to come is
+        answered with those that are there; all else ends by itself."""
 
     def on_abandoned(self) -> None:
         """The connection is gone, or the answer failed; never called after `complete`."""

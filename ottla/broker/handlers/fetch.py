@@ -200,6 +200,9 @@ class ParkedFetch(Pending):
         """A partition is gone or changed its epoch: the answer says so."""
         self.woken(self._answer_now)
 
+    def hurry(self) -> None:
+        self.woken(self._answer_now)
+
     def on_abandoned(self) -> None:
         self._leave()
 

@@ -50,10 +50,10 @@ class ProduceAnswer(Pending):
             return
         if not self.is_silent:
             self.complete(self.whole)
-        elif _first_error(self.whole) is None:
+        elif (error := _first_error(self.whole)) is None:
             self.complete(NO_ANSWER)
         else:
-            self.line.close("refused")
+            self.line.refused(self, CloseConnection(error))
 
     def failed(self, part: PartResponse, code: ErrorCode) -> None:
         refuse(part, code)

@@ -108,12 +108,17 @@ def _resolve(
 class _Later(Pending):
     """An answer that is known and waits, so that whoever gets it does not ask again at once."""
 
-    __slots__ = ("_timer",)
+    __slots__ = ("_refusal", "_timer")
 
     def __init__(self, response: ShareFetchResponse, wait_ms: int) -> None:
         super().__init__()
+        self._refusal = response
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(wait_ms / MS_PER_S, self.complete, response)
+
+    def hurry(self) -> None:
+        self._timer.cancel()
+        self.complete(self._refusal)
 
     def on_abandoned(self) -> None:
         self._timer.cancel()
@@ -217,6 +222,9 @@ class ShareFetch(Pending):
         partitions may be the next to go."""
         if self._parked:
             self.woken(self._say_so)
+
+    def hurry(self) -> None:
+        self.interrupted()
 
     def on_abandoned(self) -> None:
         self._leave()

@@ -1,8 +1,10 @@
 """One client connection: frames in, requests to handlers, answers out in order.
 
-The rules of a connection: answers keep the order of the requests (`answers.py`); a frame that
-cannot be read ends the connection; a client that does not read its answers, or that has too many
-unanswered requests, is not read from until it catches up. What the bytes mean stands in
+The rules of a connection: requests are taken up in order, each when those before it are answered,
+as Kafka does; only Produce requests overlap, so that one sync serves many. Answers keep that order
+(`answers.py`). A frame that cannot be read ends the connection, and so does the peer's end of it,
+both behind the answers to what came before. A client that does not read its answers, or that has
+too many unanswered requests, is not read from until it catches up. What the bytes mean stands in
 `ottla.protocol`; what is done about a request stands in the handlers.
 """
 
@@ -19,8 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker.handlers.answers import NO_ANSWER, CloseConnection, Pending
 from ottla.broker.handlers.context import Session
-from ottla.broker.network.outbox import Outbox
-from ottla.broker.network.pins import pinned_files, unpin
+from ottla.broker.network.outbox import End, Outbox
 from ottla.broker.network.refusals import DESCRIPTORS
 from ottla.broker.network.send_buffer import SendBuffer
 from ottla.protocol.api import ApiKey
@@ -32,14 +33,16 @@ if TYPE_CHECKING:
     from ottla.broker.log.segment import FileSlice
     from ottla.broker.network.metering import Meter
     from ottla.broker.network.server import Endpoint
-    from ottla.broker.ports import File
 
 UNSENT_BYTES_MAX = 1024 * 1024
 """Reading stops above this much unsent memory (row 40 of the bad-input table)."""
 UNANSWERED_MAX = 512
-"""Requests of one connection in the line; librdkafka pipelines without limit, Kafka serves one."""
+"""Produce requests of one connection in the line; librdkafka pipelines without limit."""
 HELD_BYTES_MAX = 8 * 1024 * 1024
-"""Records of one connection that wait for a worker; a few batches keep the workers busy."""
+"""Records of one connection that wait for a worker (a few batches keep the workers busy), and
+answers that wait for those before them."""
+PARTITION_ANSWER_BYTES = 400
+"""What one partition of a Produce answer takes that waits, as measured with unknown ones."""
 FRAME_SECONDS = 30.0
 """A frame that has begun must come within this time plus its bytes at FRAME_BYTES_PER_S."""
 FRAME_BYTES_PER_S = 65536
@@ -73,12 +76,16 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_beginnings",
         "_busy_s",
+        "_closes_as",
         "_deferred",
         "_endpoint",
         "_forms",
         "_frame_started_s",
         "_frames",
         "_held_bytes",
+        "_is_at_end",
+        "_is_barred",
+        "_is_in_lane",
         "_is_lost",
         "_lane",
         "_line",
@@ -89,7 +96,7 @@ class Connection(asyncio.BufferedProtocol):
         "_muted",
         "_outbox",
         "_paused",
-        "_pinned",
+        "_peer_is_done",
         "_session",
         "_table",
         "_transport",
@@ -107,13 +114,17 @@ class Connection(asyncio.BufferedProtocol):
         self._lane = endpoint.lane
         self._frames = ServerConnection(endpoint.max_request_size)
         self._line: deque[Pending] = deque()
-        self._pinned: dict[Pending, list[File]] = {}  # of answers that wait behind others
         self._outbox: Outbox | None = None
         self._transport: asyncio.Transport | None = None
         self._session: Session | None = None
         self._paused = False
         self._is_lost = False
         self._deferred: deque[Deferred] = deque()
+        self._is_in_lane = False
+        self._is_barred = False  # the next frame waits until the line is empty
+        self._peer_is_done = False  # it sends no more
+        self._is_at_end = False  # of what it has sent
+        self._closes_as = ""  # we serve no more, and close when everything is answered
         self._meter: Meter | None = None
         self._muted: asyncio.TimerHandle | None = None
         self._frame_started_s = 0.0
@@ -191,26 +202,44 @@ class Connection(asyncio.BufferedProtocol):
         self._serve()
 
     def eof_received(self) -> bool:
-        return False
+        """The peer sends no more. It may still read, so what came whole is answered first."""
+        self._serve_rest()  # it may be due, and uvloop reads first
+        if self._outbox is None or (self.idle and not self._unsent):
+            return False
+        self._is_at_end = True
+        self._last_has_come()
+        self._outbox.schedule()
+        return True
 
     # what the rooms call
 
     def answered(self, answer: Pending) -> None:
         """An answer of the line is there: send it, and what waited behind it, if it is its turn."""
-        line = self._line
-        if line and line[0] is answer:
+        if self._line[0] is answer:
             self._send_ready()
-        else:
-            self._pin(answer)
 
     def failed(self, answer: Pending, error: Exception) -> None:
         """An answer of the line cannot be made: the handler boundary of what is answered later."""
         try:
             response = self._endpoint.handler_failed(answer.entry, answer.version, error)
-        except CloseConnection as refused:
-            self._end(refused)
+        except CloseConnection as closing:
+            self.refused(answer, closing)
         else:
             answer.complete(response)
+
+    def refused(self, answer: Pending, closing: CloseConnection) -> None:
+        """An answer of the line is the end of the connection: those before it are still sent."""
+        line = self._line
+        pending = None
+        while pending is not answer:
+            pending = line.pop()
+            self._line_bytes -= pending.counted_bytes
+            pending.line = None
+            if pending is not answer and pending.response is None:
+                pending.abandoned = True
+                pending.on_abandoned()
+        self._deferred.clear()
+        self._end(closing)
 
     def meter(self, meter: Meter | None) -> None:
         """Counts what requests cost from now on, or no more."""
@@ -240,16 +269,20 @@ class Connection(asyncio.BufferedProtocol):
     def go_on(self, now_s: float) -> None:
         """It is our turn in the lane. Who has sent a request and hung up wants it done, as one that
         leaves its group."""
-        if not self._deferred:
-            return
+        self._is_in_lane = False
+        if not self._deferred or self._must_wait(self._deferred[0][1][0]):
+            return  # the latter is told when the line is empty
         assert self._outbox is not None
         frame, header = self._deferred.popleft()
         try:
             self._request(frame, header, now_s)
         except ENDING_ERRORS as error:
+            self._deferred.clear()
             self._end(error)
         else:
             # No whole frame is left behind it: they were all deferred, or we do not read.
+            if self._deferred:
+                self._line_up()
             if self._outbox.unsent_bytes or self._paused:
                 self._outbox.schedule()
         if self._is_lost:
@@ -281,8 +314,14 @@ class Connection(asyncio.BufferedProtocol):
         return now_s - self._frame_started_s > allowed
 
     def hung_up(self) -> bool:
-        """Has the peer gone while we do not read, and so do not see it?"""
-        return self._paused and self._outbox is not None and self._outbox.peer_has_closed()
+        """Has the peer gone while we do not read, and so do not see it? One that sends no more may
+        wait for its answers, and gets them soon."""
+        if not self._paused or self._outbox is None:
+            return False
+        end = self._outbox.end_of_peer()
+        if end is End.SENDING and not self._peer_is_done:
+            self._last_has_come()
+        return end is End.GONE
 
     def rest(self, now_s: float) -> None:
         """Gives the receive buffer back if nothing came for a while."""
@@ -321,9 +360,6 @@ class Connection(asyncio.BufferedProtocol):
             self._muted = None
         if self._meter is not None:
             self._meter.lost()
-        for files in self._pinned.values():
-            unpin(files)
-        self._pinned.clear()
         line, self._line = self._line, deque()
         for pending in line:
             pending.line = None
@@ -348,6 +384,11 @@ class Connection(asyncio.BufferedProtocol):
                 now_s = perf_counter()
                 if not (self._beginnings and self._serve_by_form(frame, now_s)):
                     header = parse_request_header(frame)
+                    if self._line and self._must_wait(header[0]):
+                        frames.put_back(frame)
+                        self._is_barred = True
+                        self.pause()
+                        break
                     is_data = header[0] in DATA_APIS
                     if self._deferred or (not is_data and not self._lane.take(now_s)):
                         self._defer(frame, header)
@@ -364,18 +405,39 @@ class Connection(asyncio.BufferedProtocol):
             return
         if (frames.buffered or self._held_bytes) and not self._is_lost:
             self._account()
-        if outbox.unsent_bytes or self._paused:
+        if outbox.unsent_bytes or self._paused or self._is_at_end:
             outbox.schedule()
 
+    def _must_wait(self, api_key: int) -> bool:
+        """Whether a request is taken up only when the line is empty. All in the line are Produce
+        requests, or it is one of another kind."""
+        line = self._line
+        return bool(line) and (api_key != _PRODUCE or line[0].entry is not self._table[_PRODUCE])
+
+    def _last_has_come(self) -> None:
+        """Nothing comes any more: who waits for more records is answered now, for most often
+        nobody is there any more."""
+        self._peer_is_done = True
+        for pending in list(self._line):
+            pending.hurry()
+
     def _end(self, error: Exception) -> None:
-        """What cannot be served ends the connection, and whatever came behind it is not served."""
+        """What cannot be served ends the connection, behind the answers to what came before it.
+        What came behind it is not served."""
         if isinstance(error, AssertionError):
             self.close("broken_invariant")
             self._endpoint.fatal(error)
             return
-        self._deferred.clear()
         self._endpoint.refused(self, str(error))
-        self.close("refused" if isinstance(error, CloseConnection) else "protocol_error")
+        is_refusal = isinstance(error, CloseConnection)
+        self._close_when_answered("refused" if is_refusal else "protocol_error")
+
+    def _close_when_answered(self, closes_as: str) -> None:
+        """Reads no more, and closes when everything is answered and sent (`_drained`)."""
+        assert self._outbox is not None
+        self._closes_as = closes_as
+        self.pause()
+        self._outbox.schedule()
 
     def _account(self) -> None:
         """Tells the endpoint what the receive buffer holds, and since when a frame is open."""
@@ -434,6 +496,9 @@ class Connection(asyncio.BufferedProtocol):
                 if meter is not None:
                     response = meter.timed(response)
                 self._endpoint.run(entry, version, response, pending)
+        if api_key == _PRODUCE:
+            partitions = sum(len(topic.partition_data) for topic in request.topic_data)
+            pending.held_bytes += PARTITION_ANSWER_BYTES * partitions
         if meter is not None:
             meter.waits(pending, perf_counter() - started_s)
         self._enqueue(pending, entry, version, correlation_id, started_s)
@@ -445,6 +510,8 @@ class Connection(asyncio.BufferedProtocol):
             return False
         assert self._outbox is not None
         entry = self._table[_PRODUCE]
+        if self._line and self._line[0].entry is not entry:
+            return False
         try:
             answer = self._forms.serve(frame, version, self._beginnings, in_turn=not self._line)
         except ENDING_ERRORS:
@@ -467,9 +534,15 @@ class Connection(asyncio.BufferedProtocol):
     def _defer(self, frame: memoryview, header: RequestHeader) -> None:
         """The request waits, and all behind it, for answers keep the order of requests."""
         self._deferred.append((memoryview(bytearray(frame)), header))
-        self._lane.add(self)
+        self._line_up()
         if len(frame) > DEFERRED_BYTES or len(self._deferred) >= DEFERRED_MAX:
             self.pause()
+
+    def _line_up(self) -> None:
+        """Has the next deferred request wait for its turn, unless it waits for the line."""
+        if not self._is_in_lane and not self._must_wait(self._deferred[0][1][0]):
+            self._is_in_lane = True
+            self._lane.add(self)
 
     def _enqueue(
         self, pending: Pending, entry: Any, version: int, correlation_id: int, started_s: float
@@ -485,13 +558,8 @@ class Connection(asyncio.BufferedProtocol):
         self._line_bytes += pending.counted_bytes
         if pending.response is not None:
             self.answered(pending)
-
-    def _pin(self, pending: Pending) -> None:
-        """It waits behind others: the files of its slices stay open as long, whoever closes or
-        deletes them."""
-        files = pinned_files(pending.response)
-        if files:
-            self._pinned[pending] = files
+        elif self._peer_is_done:
+            pending.hurry()
 
     def _unserved_version(self, entry: Any, version: int, correlation_id: int) -> None:
         """Only ApiVersions is answered in a version that we do not serve; all else is the end."""
@@ -513,12 +581,12 @@ class Connection(asyncio.BufferedProtocol):
                 self.mute(meter.leaves(pending))
             if response is not NO_ANSWER:
                 self._send(entry, pending.version, pending.correlation_id, response)
-            if self._pinned:
-                unpin(self._pinned.pop(pending, ()))
             left_s = perf_counter()
             entry.observe(left_s - pending.started_s)
             if meter is not None:
                 meter.left(left_s - leaves_s)
+        if self._deferred:
+            self._line_up()
         if self._outbox is not None:
             self._outbox.schedule()
 
@@ -554,23 +622,31 @@ class Connection(asyncio.BufferedProtocol):
             self._drained()
 
     def _drained(self) -> None:
-        """Everything is sent: go on reading if that was what held us."""
-        if (
+        """Everything is sent: go on reading if that was what held us, or close if we are to."""
+        if self._closes_as:
+            if self.idle:
+                self.close(self._closes_as)
+        elif (
             self._paused
             and self._muted is None
             and not self._deferred
+            and not (self._is_barred and self._line)
             and len(self._line) <= UNANSWERED_MAX // 2
             and self._line_bytes <= HELD_BYTES_MAX // 2
         ):
             assert self._transport is not None
             if self._endpoint.stopping or self._transport.is_closing():
                 return
-            self._paused = False
+            self._paused = self._is_barred = False
             # The peer could send nothing meanwhile: neither idle nor slow.
             self._frame_started_s = 0.0
             self.last_active_s = self._loop.time()
-            self._transport.resume_reading()
+            if not self._is_at_end:
+                self._transport.resume_reading()
             self._loop.call_soon(self._serve_rest)
+        elif self._is_at_end and not self._paused and self.idle:
+            assert self._transport is not None
+            self._transport.close()
 
     def _serve_rest(self) -> None:
         """Frames that arrived whole while reading was paused."""

@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from enum import Enum, auto
 from typing import Protocol
 
 from ottla.broker.linux_aio import os_error
@@ -55,7 +56,15 @@ JOINT_MIN = 8
 microsecond more than each, which fewer, of clients for whom there is a processor, do not bring."""
 
 # Linux alone tells of a peer that has closed while its bytes are unread; all tell of a reset.
-_HUNG_UP = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
+_SENDS_NO_MORE = getattr(select, "POLLRDHUP", 0)
+_IS_GONE = select.POLLHUP | select.POLLERR
+
+
+class End(Enum):
+    """What a peer has ended: its sending, which it may read behind, or all of the connection."""
+
+    SENDING = auto()
+    GONE = auto()
 
 
 class _Slice:
@@ -365,13 +374,16 @@ class Outbox:
             self._unwatch()
         self._on_drained()
 
-    def peer_has_closed(self) -> bool:
+    def end_of_peer(self) -> End | None:
         """Asks the kernel: who reads nothing is told nothing."""
         if self._closed:
-            return False  # by us, and the transport tells of that
+            return None  # by us, and the transport tells of that
         poll = select.poll()
-        poll.register(self._socket, _HUNG_UP)
-        return bool(poll.poll(0))
+        poll.register(self._socket, _SENDS_NO_MORE | _IS_GONE)
+        events = sum(flags for _, flags in poll.poll(0))
+        if events & _IS_GONE:
+            return End.GONE
+        return End.SENDING if events else None
 
     def close(self) -> None:
         """Drops what is unsent and closes the socket's dup, at once or when a worker that is
