@@ -71,7 +71,7 @@ class LogModel:
             flush_messages=choice((1, 1, 4, 2**63 - 1)),
             segment_bytes=choice((600, 1000, 3000, 20_000, 500_000)),
             index_interval_bytes=choice((1, 100, 400)),
-            segment_index_bytes=choice((120, 240, 240, 60_000)),
+            segment_index_bytes=choice((4, 12, 120, 240, 240, 60_000)),
             segment_ms=choice((200, SMALL.segment_ms, SMALL.segment_ms)),
             segment_jitter_ms=choice((0, 0, 100)),
             preallocate=choice((False, False, True)),

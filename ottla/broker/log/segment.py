@@ -124,11 +124,8 @@ class Segment:
         has_transaction_index: bool = False,
     ) -> None:
         disk = directory.disk
-        index_bytes = config.segment_index_bytes
         self.base_offset = base_offset
         self.size = 0
-        # Whether an index has no room for another entry.
-        self.full = False
         self.created_ms = now_ms
         self.last_modified = now_ms
         self.file: File | None = None
@@ -136,14 +133,16 @@ class Segment:
             disk,
             directory.file(base_offset, INDEX_SUFFIX),
             base_offset=base_offset,
-            max_bytes=index_bytes,
+            max_bytes=config.segment_index_bytes,
         )
         self.time_index = TimeIndex(
             disk,
             directory.file(base_offset, TIME_INDEX_SUFFIX),
             base_offset=base_offset,
-            max_bytes=index_bytes,
+            max_bytes=config.segment_index_bytes,
         )
+        # Whether an index has no room for another entry; one that is small enough never has.
+        self.full = self.index.is_full or self.time_index.is_full
         self.transactions = TransactionIndex(
             disk,
             directory.file(base_offset, TRANSACTION_INDEX_SUFFIX),
@@ -218,12 +217,11 @@ class Segment:
         """
         if self._preallocated_bytes and self.open().size() > self.size:
             self.open().truncate(self.size)
-        if self._max_timestamp > NO_TIMESTAMP:
-            self.time_index.maybe_append(self._max_timestamp, self._max_timestamp_offset)
+        self.time_index.close(self._max_timestamp, self._max_timestamp_offset)
+        self.full = self.index.is_full or self.time_index.is_full
         self.index.entries.seal()
         self.time_index.entries.seal()
         self.transactions.seal()
-        self.full = self.index.is_full or self.time_index.is_full
 
     def write_entries(self, opened: list[File]) -> list[tuple[File, int]]:
         """Writes what the indexes have in memory: each file, opened, and the bytes of entries.
@@ -401,10 +399,10 @@ class Segment:
             self.index.truncate_to(end_offset)
             self.time_index.truncate_to(end_offset)
             self._since_entry = 0
+            self.full = self.index.is_full or self.time_index.is_full
             self._find_max_timestamp()
         except IndexCorrupt:
             self.rebuild_indexes()
-        self.full = self.index.is_full or self.time_index.is_full
         return end_offset
 
     def _first_offset(self, position: int, size: int) -> int:
@@ -515,6 +513,8 @@ class Segment:
             self._recent_lasts.append(header.last_offset)
             self._recent_positions.append(at)
             end_offset = header.last_offset + 1
+            if len(self._recent_lasts) >= 4 * RECENT_BATCHES:
+                self.remember(self._recent_lasts, self._recent_positions)
         self._since_entry = self.size - position
         return end_offset
 
@@ -558,7 +558,7 @@ class Segment:
         """Empties indexes and facts; batches are then taken up by `note_batch` from position 0."""
         self.index.create()
         self.time_index.create()
-        self.full = False
+        self.full = self.index.is_full or self.time_index.is_full
         self._since_entry = 0
         self._max_timestamp = NO_TIMESTAMP
         self._max_timestamp_offset = self.base_offset
@@ -600,9 +600,9 @@ class Segment:
         try:
             if not (self.index.load(self.size) and self.time_index.load()):
                 raise IndexCorrupt(self.index.entries.path)
+            self.full = self.index.is_full or self.time_index.is_full
             self._check_last_entries()
             self._find_max_timestamp()
-            self.full = self.index.is_full or self.time_index.is_full
         except (IndexCorrupt, KafkaError):
             self.rebuild_indexes()
         except OSError:
@@ -625,13 +625,13 @@ class Segment:
 
     def _find_max_timestamp(self) -> None:
         """From the time index and the batches behind the last entry of the offset index, for an
-        interval's end writes to both."""
+        interval's end writes to both. Behind those of an index that is full may be any number."""
         self._max_timestamp = self.time_index.last_timestamp
         self._max_timestamp_offset = self.time_index.last_offset
         last_offset, start = self.index.last()
         end_offset = self.base_offset
         for position, header in self.headers(start, read_bytes=LOOKUP_READ_BYTES):
-            if position - start > max(self.index_interval, UNINDEXED_BYTES_MAX):
+            if position - start > max(self.index_interval, UNINDEXED_BYTES_MAX) and not self.full:
                 raise IndexCorrupt(self.index.entries.path)
             end_offset = header.last_offset + 1
             if header.max_timestamp > self._max_timestamp:

@@ -7,7 +7,8 @@
 An entry says that every record at or below that offset has at most that timestamp. Timestamps
 ascend strictly: while no greater one comes, no entry is written. The last slot is kept for the
 closing entry, which a segment gets when it is rolled or closed, so that the last entry of a
-sealed segment names its greatest timestamp.
+sealed segment names its greatest timestamp. A file too small for a single entry has none: there
+the batches behind the last entry of the offset index say it, as in the active segment.
 """
 
 from __future__ import annotations
@@ -70,6 +71,11 @@ class TimeIndex:
         entries.append(ENTRY.pack(timestamp, offset - self.base_offset))
         self.last_timestamp = timestamp
         self.last_offset = offset
+
+    def close(self, timestamp: int, offset: int) -> None:
+        """Adds the closing entry if it is needed and there is a slot for it. Never fails."""
+        if self.entries.count < self.entries.max_entries:
+            self.maybe_append(timestamp, offset)
 
     def lookup(self, timestamp: int) -> tuple[int, int]:
         """The last entry at or below a timestamp, as (timestamp, offset); (-1, base) before all.
