@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import random
+
 import pytest
 
 from ottla.broker.log.log import UPPER_LAST_STABLE, Log
 from ottla.broker.log.transaction_index import AbortedTransaction, TransactionIndex
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.control import build_marker
+from ottla.testing.platter import CrashMode
 from tests.log.events import RecordedEvents
 from tests.log.logs import (
     DIRECTORY,
@@ -353,3 +357,44 @@ def test_a_transaction_that_is_left_open_is_told_with_the_remedy(clean: bool) ->
         (7, 3, 1)
     ]
     assert "abort --topic orders --partition 0 --start-offset 1" in told[0]["remedy"]
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex"])
+def test_a_full_disk_at_a_clean_stop_keeps_the_indexes_of_batches_that_are_synced(
+    suffix: str,
+) -> None:
+    """They have no room, which is no failure: the start makes them anew."""
+    disk = new_disk()
+    log = open_log(disk, SMALL)
+    for _ in range(14):
+        append(log)
+    write(log, 5, 0)
+    end(log, 5, committed=False)
+    end_offset, sizes = log.log_end_offset, [one.size for one in log.segments]
+    assert len(sizes) > 1
+    path = log.segments.active.log_path.removesuffix(".log") + suffix
+    disk.inject("create" if suffix == ".txnindex" else "pwrite", errno.ENOSPC, path=path)
+    with pytest.raises(OSError) as caught:
+        log.close()
+
+    assert caught.value.errno == errno.ENOSPC
+    assert log.failed is None
+    for mode in CrashMode:
+        left = disk.crash(random.Random(1), mode)
+        again = open_log(left, SMALL, clean=False, recovery_point=end_offset)
+        assert again.log_end_offset == end_offset, mode
+        assert [one.size for one in again.segments] == sizes
+        assert not again.recovery.damaged
+        aborted = [entry for one in again.segments for entry in one.transactions.entries()]
+        assert [entry.producer_id for entry in aborted] == [5]
+
+
+def test_a_disk_that_breaks_at_the_indexes_of_a_clean_stop_ends_the_log() -> None:
+    disk = new_disk()
+    log = open_log(disk, SMALL)
+    append(log)
+    disk.inject("pwrite", errno.EIO, path=".timeindex")
+    with pytest.raises(OSError, match="Input/output error"):
+        log.close()
+
+    assert log.failed is not None

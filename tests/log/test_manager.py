@@ -335,15 +335,23 @@ def test_a_failed_sync_takes_its_dir_offline_and_the_rest_goes_on() -> None:
     assert kit.content("/b/.kafka_cleanshutdown") is None
 
 
-@pytest.mark.parametrize("refused", ["t-0/leader-epoch-checkpoint", "t-0/0", "cleanshutdown"])
-def test_a_full_disk_ends_a_stop_without_its_mark_and_nothing_else(refused: str) -> None:
+@pytest.mark.parametrize(
+    ("call", "refused"),
+    [
+        ("pwrite", "t-0/00000000000000000000.timeindex"),
+        ("create", "t-0/leader-epoch-checkpoint"),
+        ("create", "t-0/0"),
+        ("create", "cleanshutdown"),
+    ],
+)
+def test_a_full_disk_ends_a_stop_without_its_mark_and_nothing_else(call: str, refused: str) -> None:
     """All that was appended is on disk by then, and a start can do without what is not."""
     kit = Kit()
     manager = kit.started()
     logs = [manager.create("t", partition, TOPIC_ID) for partition in range(2)]
     for log in logs:
         append(log)
-    kit.disk.inject("create", errno.ENOSPC, path=refused, times=9)
+    kit.disk.inject(call, errno.ENOSPC, path=refused, times=9)
 
     manager.shutdown(7)
 

@@ -20,7 +20,7 @@ from typing import NoReturn
 from ottla.broker.log import lookup
 from ottla.broker.log.append_result import AppendResult
 from ottla.broker.log.checkpoints import LEADER_EPOCH_FILE, write_atomically
-from ottla.broker.log.flush import FlushTicket
+from ottla.broker.log.flush import REFUSALS, FlushTicket
 from ottla.broker.log.opening import aborted_by, apply_batch, open_files
 from ottla.broker.log.partition_dir import PartitionDir
 from ottla.broker.log.producer_state import KnownBatch
@@ -291,10 +291,13 @@ class Log(TrimmableLog):
             raise self.failed
         if clean and not self._is_closed:
             try:
+                refused = self._seal()
                 self._sync_files()
             except OSError as error:
                 self._fail(error)
                 raise
+            if refused is not None:
+                raise refused
             self._write_beside()
         self.segments.release()
 
@@ -347,9 +350,19 @@ class Log(TrimmableLog):
         else:
             self._hidden_ends.append(end_offset)
 
+    def _seal(self) -> OSError | None:
+        """Seals the active segment; what the disk said if it had no room for its indexes, which is
+        no reason not to sync its batches."""
+        try:
+            self.segments.active.seal()
+        except OSError as error:
+            if error.errno in REFUSALS:
+                return error
+            raise
+        return None
+
     def _sync_files(self) -> None:
         """All that was appended is durable then."""
-        self.segments.active.seal()
         logs, others = self.segments.open_unsynced()
         try:
             for file in others + logs:
