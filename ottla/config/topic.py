@@ -42,6 +42,8 @@ _DERIVED = {
     "flush.ms": "flush_ms",
 }
 """Topic keys whose broker value comes of several broker keys."""
+INTERNAL_SEGMENT_BYTES_MIN = 1
+"""Kafka has no limit here; but no file can be made at a size below zero, as preallocate asks."""
 
 
 class TopicConfig(BaseModel):
@@ -249,6 +251,11 @@ def check_topic_overrides(
             f"conflict topic config setting min.compaction.lag.ms ({low})"
             f" > max.compaction.lag.ms ({high})"
         )
+    segment_bytes = values["internal.segment.bytes"]
+    if isinstance(segment_bytes, int) and segment_bytes < INTERNAL_SEGMENT_BYTES_MIN:
+        raise keys["internal.segment.bytes"].refuse(
+            segment_bytes, f"Value must be at least {INTERNAL_SEGMENT_BYTES_MIN}"
+        )
 
 
 def with_overrides(
@@ -275,8 +282,10 @@ def effective_log_config(broker: BrokerConfig, overrides: Mapping[str, str | Non
     }
     chosen["cleanup_policy"] = frozenset(chosen["cleanup_policy"])
     chosen["compression_level"] = _compression_level(values)
-    if values["internal.segment.bytes"] is not None:
-        chosen["segment_bytes"] = values["internal.segment.bytes"]
+    segment_bytes = values["internal.segment.bytes"]
+    if isinstance(segment_bytes, int):
+        # A topic may have had less since before less was refused.
+        chosen["segment_bytes"] = max(segment_bytes, INTERNAL_SEGMENT_BYTES_MIN)
     return LogConfig(**chosen)
 
 

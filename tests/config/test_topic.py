@@ -109,6 +109,15 @@ def test_small_segments_for_tests() -> None:
     assert len(TopicDescriber(PLAIN).describe({})) == 33
 
 
+@pytest.mark.parametrize("text", ["0", "-5", "-2147483648"])
+def test_no_segment_is_smaller_than_a_byte(text: str) -> None:
+    """Nor is that of a topic that was set so before it was refused."""
+    with pytest.raises(ConfigError, match=rf"{text} for .*internal.segment.bytes.* at least 1"):
+        check_topic_overrides({"internal.segment.bytes": text}, topic_defaults(PLAIN))
+
+    assert effective_log_config(PLAIN, {"internal.segment.bytes": text}).segment_bytes == 1
+
+
 def test_described_sorted_with_kafkas_sources() -> None:
     config = PLAIN.with_dynamic(default={"min.insync.replicas": "1"})
 

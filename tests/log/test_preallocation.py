@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
+from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.log.logs import DIRECTORY, RELAXED, append, flush, new_disk, offsets, open_log
 
 CONFIG = replace(RELAXED, preallocate=True)
@@ -29,6 +32,17 @@ def test_only_the_active_segment_has_its_full_size() -> None:
     flush(log)
     log.close()
     assert disk.open(active).size() == log.segments.active.size
+
+
+def test_the_smallest_segment_is_made_and_takes_no_batch() -> None:
+    disk = new_disk()
+    log = open_log(disk, replace(CONFIG, segment_bytes=1))
+    with pytest.raises(KafkaError) as caught:
+        append(log)
+
+    assert caught.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+    log.close()
+    assert open_log(disk, log.config).recovery.clean
 
 
 def test_the_end_is_found_after_a_clean_stop() -> None:
