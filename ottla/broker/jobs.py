@@ -43,13 +43,6 @@ def schedule_jobs(scheduler: Scheduler, rooms: Rooms, server: Server) -> None:
             if partition is not None:
                 replicas.flush(partition)
 
-    def expire_producers() -> None:
-        now_ms = rooms.clock.wall_ms()
-        for log in logs.logs:
-            log.producer_state.expire(
-                now_ms=now_ms, expiration_ms=rooms.config.producer_id_expiration_ms
-            )
-
     delay_ms = config.log_initial_task_delay_ms
     scheduler.every("waiters", WAITER_SWEEP_MS, replicas.expire_waiters)
     scheduler.every("connections", CONNECTION_SWEEP_MS, server.sweep)
@@ -95,8 +88,17 @@ def schedule_jobs(scheduler: Scheduler, rooms: Rooms, server: Server) -> None:
     schedule_share_jobs(scheduler, rooms)
     schedule_transaction_jobs(scheduler, rooms)
     scheduler.every(
-        "producer-expiry", config.producer_id_expiration_check_interval_ms, expire_producers
+        "producer-expiry",
+        config.producer_id_expiration_check_interval_ms,
+        partial(expire_producers, rooms),
     )
+
+
+def expire_producers(rooms: Rooms) -> None:
+    """Forgets the idempotent producers that are silent for producer.id.expiration.ms."""
+    now_ms = rooms.clock.monotonic_ms()
+    for log in rooms.logs.logs:
+        log.producer_state.expire(now_ms, rooms.config.producer_id_expiration_ms)
 
 
 def schedule_account_jobs(scheduler: Scheduler, rooms: Rooms) -> None:

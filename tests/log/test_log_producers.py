@@ -165,9 +165,23 @@ def test_a_silent_producer_is_forgotten_by_when_it_wrote() -> None:
     produce(log, 0, pid=1, now_ms=NOW)
     produce(log, 0, pid=2, now_ms=NOW + 10)  # its records are as old as those of 1
     state = log.producer_state
+    assert state.expire(1000) == 0
+    produce(log, 1, pid=2, now_ms=NOW + 20)
+    assert state.expire(1000 + EXPIRATION_MS - 1) == 0
 
-    assert state.expire(NOW + EXPIRATION_MS) == 1
+    assert state.expire(1000 + EXPIRATION_MS) == 1
     assert list(state.producers) == [2]
+    assert state.expire(1000 + 2 * EXPIRATION_MS - 2) == 0
+    assert state.expire(1000 + 2 * EXPIRATION_MS - 1) == 1
+
+
+def test_a_producer_with_an_open_transaction_is_silent_and_not_forgotten() -> None:
+    log = open_log(new_disk())
+    records = batch(producer_id=PID, producer_epoch=0, base_sequence=0, transactional=True)
+    log.append_as_leader(records, leader_epoch=0, now_ms=NOW)
+    state = log.producer_state
+
+    assert [state.expire(look * EXPIRATION_MS) for look in range(3)] == [0, 0, 0]
 
 
 def test_a_snapshot_without_producers_has_kafkas_bytes() -> None:

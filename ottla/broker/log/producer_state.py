@@ -89,6 +89,8 @@ class Producer:
         "last_seen_ms",
         "last_timestamp",
         "next_sequence",
+        "seen_at_look_ms",
+        "silent_since_ms",
         "transaction_start",
     )
 
@@ -97,7 +99,10 @@ class Producer:
         self.batches: list[KnownBatch] = []
         self.next_sequence = 0
         self.last_timestamp = -1
+        # Wall time, which may be set: for `expire` it only tells whether there was a write.
         self.last_seen_ms = 0
+        self.seen_at_look_ms = -1
+        self.silent_since_ms = 0
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
         self.transaction_start: int | None = None
 
@@ -346,17 +351,23 @@ class ProducerState:
         return first
 
     def expire(self, now_ms: int, expiration_ms: int = EXPIRATION_MS) -> int:
-        """Forgets producers that wrote nothing for so long; how many.
+        """Forgets producers that wrote nothing for so long, as far as the times of these calls can
+        tell; how many. `now_ms` is monotonic.
 
         Goes by when they wrote, not by the time of their records as Kafka does, which forgets who
-        replays old data while it still writes.
+        replays old data while it still writes; nor by the wall clock: one that is set forward would
+        have all forgotten, and a retry on its way written twice.
         """
-        silent = [
-            producer_id
-            for producer_id, producer in self.producers.items()
-            if producer.transaction_start is None
-            and now_ms - producer.last_seen_ms >= expiration_ms
-        ]
+        silent: list[int] = []
+        for producer_id, producer in self.producers.items():
+            if producer.last_seen_ms != producer.seen_at_look_ms:
+                producer.seen_at_look_ms = producer.last_seen_ms
+                producer.silent_since_ms = now_ms
+            if (
+                producer.transaction_start is None
+                and now_ms - producer.silent_since_ms >= expiration_ms
+            ):
+                silent.append(producer_id)
         for producer_id in silent:
             del self.producers[producer_id]
         return len(silent)
