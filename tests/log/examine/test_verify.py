@@ -18,6 +18,7 @@ from ottla.broker.log.examine.repair import plan
 from ottla.broker.log.examine.scan import Damage, LogScan
 from ottla.broker.log.examine.verify import verify_path
 from ottla.broker.log.recovery import CUT_SUFFIX
+from ottla.config.types import LogConfig
 from ottla.protocol.records.batch import iterate_headers
 from ottla.testing.disk import SimDisk, SimFile
 from tests.log.examine.partitions import (
@@ -32,7 +33,18 @@ from tests.log.examine.partitions import (
     verified,
     write,
 )
-from tests.log.logs import DIRECTORY, SMALL, TOPIC_ID, batch, flush, new_disk, open_log, read_all
+from tests.log.logs import (
+    DIRECTORY,
+    NOW,
+    SMALL,
+    TOPIC_ID,
+    append,
+    batch,
+    flush,
+    new_disk,
+    open_log,
+    read_all,
+)
 
 FIRST = "00000000000000000000"
 
@@ -58,6 +70,19 @@ def test_a_sound_partition_has_no_finding() -> None:
     assert len(facts.segments) > 3
     assert [epoch for epoch, _ in facts.epochs] == [0, 1]
     assert sum(len(one.aborted) for one in facts.segments) == 1
+
+
+@pytest.mark.parametrize("size", [4, 8, 12, 24])
+def test_indexes_too_small_for_an_entry_are_no_finding(size: int) -> None:
+    disk = new_disk()
+    write_partition_metadata(disk, DIRECTORY, TOPIC_ID)
+    log = open_log(disk, LogConfig(segment_index_bytes=size, index_interval_bytes=1))
+    for step in range(6):
+        append(log, timestamp=NOW + step)
+    log.close()
+
+    assert len(verified(disk).segments) == (6 if size < 24 else 3)
+    assert findings(disk) == []
 
 
 @pytest.mark.parametrize("bit", [5, 16, 18, 30, 80])

@@ -26,6 +26,7 @@ class OffsetIndexCheck:
         self._entries = _entries(data, offset_index.ENTRY)
         self._at, self._offset, self._position = 0, -1, 0
         self._end_offset = base_offset
+        self.is_empty = not data.strip(b"\0")
         if size % offset_index.ENTRY.size:
             self._complain(size, f"its size of {size} bytes is no number of entries")
         self._next()
@@ -78,6 +79,7 @@ class TimeIndexCheck:
         self._at, self._timestamp, self._offset = 0, NO_TIMESTAMP, -1
         self._done = False
         self._last = NO_TIMESTAMP
+        self.is_empty = not data.strip(b"\0")
         if size % time_index.ENTRY.size:
             self._complain(size, f"its size of {size} bytes is no number of entries")
         self._next()
@@ -87,11 +89,12 @@ class TimeIndexCheck:
             self._compare()
         self._greatest = max(self._greatest, entry.max_timestamp)
 
-    def finish(self, *, sealed: bool) -> None:
-        """`sealed`: the segment is not the last one, so that it has its closing entry."""
+    def finish(self, *, closed: bool) -> None:
+        """`closed`: the segment is not the last one, so that it has its closing entry; but with
+        indexes too small for an entry, see `time_index`."""
         while not self._done and not self.complaint:
             self._compare()
-        if sealed and self._last != self._greatest:
+        if closed and self._last != self._greatest:
             self._complain(
                 self._at,
                 f"its last entry says {self._last}, and the greatest timestamp is {self._greatest}",

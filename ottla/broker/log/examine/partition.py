@@ -167,7 +167,8 @@ class _Verification:
         self._tell_damages(segment, last=following is None)
         if not segment.damages:  # else the indexes are made anew with the log
             offsets.finish()
-            times.finish(sealed=following is not None)
+            is_empty = offsets.is_empty and times.is_empty
+            times.finish(closed=following is not None and not is_empty)
             for file, complaint in ((offset_file, offsets.complaint), (time_file, times.complaint)):
                 if file is not None and complaint is not None:
                     at, what = complaint
