@@ -11,8 +11,8 @@ mode says. That is pessimistic where file systems differ: syncing a file does no
 and a rename may be durable before the data of the renamed file.
 
 Other faults are given by `inject`: an errno at the nth matching call, a short write, a full disk.
-A sync that fails drops what it should have written and says so once (ext4, XFS and Btrfs mark the
-pages clean): a later sync that succeeds proves nothing.
+A sync that fails, of a file or of a directory, drops what it should have written and says so once
+(ext4, XFS and Btrfs mark the pages clean): a later sync that succeeds proves nothing.
 
 Every call that changes the disk is counted. A sweep sets `before_call` and crashes a copy at each
 count; or it sets `crash_at`, and from that call on every call raises SimCrash.
@@ -47,6 +47,8 @@ from ottla.testing.platter import (
 )
 
 TOTAL_BYTES = 1 << 40
+# A directory is opened to be synced. With these that failed, and no sync was tried.
+NOT_OPENED = frozenset({errno.EMFILE, errno.ENFILE})
 
 Operations = list[Pending]
 
@@ -253,8 +255,14 @@ class SimDisk:
 
     def sync_dir(self, path: str) -> None:
         directory = self._directory(path)
-        self._change("sync_dir", path)
-        for operation in self._take_pending(directory):
+        fault = self._before_change("sync_dir", path)
+        if fault is not None and fault.errno in NOT_OPENED:
+            _fail(fault.errno, path)
+        operations = self._take_pending(directory)
+        if fault is not None:
+            self._drop_halves(operations)
+            _fail(fault.errno, path)
+        for operation in operations:
             if isinstance(operation, Unlink) and operation.link in self.pending:
                 self.pending.remove(operation.link)
                 make_durable(operation.link)
@@ -348,6 +356,12 @@ class SimDisk:
         if taken:
             self.pending = [one for one in self.pending if not touches(one, node)]
         return taken
+
+    def _drop_halves(self, dropped: Operations) -> None:
+        """The old name of what was renamed stays, too, where the new one is not to be durable."""
+        self.pending = [
+            one for one in self.pending if not (isinstance(one, Unlink) and one.link in dropped)
+        ]
 
     def _find(self, path: str) -> Node | None:
         node: Node | None = self._root

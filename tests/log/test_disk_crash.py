@@ -249,3 +249,45 @@ def test_a_failed_sync_loses_what_it_should_have_written() -> None:
     assert caught.value.errno == errno.EIO
     assert content(disk, "/f") == b"abcd"
     assert content(disk.crash(random.Random(1), CrashMode.ALL_KEPT), "/f") == b"ab"
+
+
+def test_a_failed_sync_of_a_directory_loses_the_names_it_should_have_written() -> None:
+    disk = SimDisk()
+    disk.make_dir("/d")
+    disk.sync_dir("/")
+    disk.open("/d/f", create=True)
+    disk.inject("sync_dir", errno.EIO, path="/d")
+    with pytest.raises(OSError):
+        disk.sync_dir("/d")
+    disk.sync_dir("/d")
+
+    assert disk.list("/d") == ["f"]
+    assert disk.crash(random.Random(1), CrashMode.ALL_KEPT).list("/d") == []
+
+
+def test_a_directory_that_could_not_be_opened_loses_no_names() -> None:
+    disk = SimDisk()
+    disk.open("/f", create=True)
+    disk.inject("sync_dir", errno.EMFILE)
+    with pytest.raises(OSError):
+        disk.sync_dir("/")
+    disk.sync_dir("/")
+
+    assert disk.crash(random.Random(1), CrashMode.SIZES).list("/") == ["f"]
+
+
+def test_a_failed_sync_of_a_directory_takes_both_names_of_nothing() -> None:
+    """The new name is lost, so the old one stays, whatever is synced later."""
+    disk = SimDisk()
+    disk.make_dir("/a")
+    disk.make_dir("/b")
+    disk.open("/a/f", create=True)
+    for path in ("/", "/a", "/b"):
+        disk.sync_dir(path)
+    disk.rename("/a/f", "/b/f")
+    disk.inject("sync_dir", errno.EIO, path="/b")
+    with pytest.raises(OSError):
+        disk.sync_dir("/b")
+    disk.sync_dir("/a")
+
+    assert disk.crash(random.Random(1), CrashMode.ALL_KEPT).list("/a") == ["f"]

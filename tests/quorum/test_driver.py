@@ -7,7 +7,7 @@ import errno
 import random
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -31,7 +31,7 @@ from ottla.protocol.schema import Message
 from ottla.testing.clock import SimClock
 from ottla.testing.disk import SimDisk
 from ottla.testing.platter import CrashMode
-from tests.quorum.nodes import LOG_DIR, Node
+from tests.quorum.nodes import LOG_DIR, InlineExecutor, Node
 
 QUORUM_DIR = f"{LOG_DIR}/{METADATA_DIRECTORY}"
 
@@ -272,6 +272,86 @@ async def test_a_failed_sync_ends_the_node() -> None:
     with pytest.raises(KafkaError):
         await node.create("c")
     await node.quorum.stop()
+
+
+async def rolled(node: Node) -> tuple[list[str], asyncio.Task[object]]:
+    """Creates topics until the log has rolled: those answered, and the one whose sync is to come,
+    which brings the name of the new segment to disk."""
+    answered: list[str] = []
+    while True:
+        name = f"t{len(answered)}"
+        creating: asyncio.Task[object] = asyncio.ensure_future(node.create(name))
+        await asyncio.sleep(0)
+        if len([one for one in node.disk.list(QUORUM_DIR) if one.endswith(".log")]) > 1:
+            return answered, creating
+        await creating
+        answered.append(name)
+
+
+async def test_a_failed_sync_of_a_snapshot_ends_the_node() -> None:
+    """It has marked clean the name of a new segment, too: the flush that comes to the directory
+    next is told yes, and what it would acknowledge is gone after a crash."""
+    clock = SimClock()
+    node = await running(clock=clock, settings=QuorumSettings(segment_bytes=3_000))
+    answered, creating = await rolled(node)
+    clock.advance(3_600_000)
+    node.disk.inject("sync_dir", errno.EIO, path=METADATA_DIRECTORY)
+    node.quorum.snapshot_if_due()
+
+    with pytest.raises(KafkaError):
+        await creating
+    assert [error.errno for error in node.fatal if isinstance(error, OSError)] == [errno.EIO]
+    await node.quorum.stop()
+    again = await running(node.disk.crash(random.Random(1), CrashMode.SIZES))
+    assert [name for name in answered if name not in again.image.topics.by_name] == []
+    await again.stop()
+
+
+async def test_a_flush_of_names_waits_for_a_snapshot_under_way() -> None:
+    """Whose sync may have failed before, in a thread that has not said so yet."""
+
+    class LateSnapshots(InlineExecutor):
+        def __init__(self) -> None:
+            self.late: list[tuple[Future[Any], Future[Any]]] = []
+
+        def submit(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+            done = super().submit(work, *args, **kwargs)
+            if work.__name__ != "write":
+                return done
+            self.late.append((done, Future()))
+            return self.late[-1][1]
+
+    executor, clock = LateSnapshots(), SimClock()
+    settings = QuorumSettings(segment_bytes=3_000)
+    node = await running(clock=clock, settings=settings, executor=executor)
+    _, creating = await rolled(node)
+    clock.advance(3_600_000)
+    node.disk.inject("sync_dir", errno.EIO, path=METADATA_DIRECTORY)
+    node.quorum.snapshot_if_due()
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+    assert not creating.done()
+    ((done, late),) = executor.late
+    late.set_exception(done.exception())
+    with pytest.raises(KafkaError):
+        await creating
+    await node.quorum.stop()
+
+
+async def test_a_snapshot_for_which_there_is_no_room_is_passed_over() -> None:
+    clock = SimClock()
+    node = await running(clock=clock)
+    await node.create("orders")
+    clock.advance(3_600_000)
+    node.disk.inject("pwrite", errno.ENOSPC, path=".checkpoint")
+    node.quorum.snapshot_if_due()
+    await until(lambda: "snapshot_failed" in node.events.names)
+
+    await node.create("bills")
+
+    assert node.fatal == []
+    await node.stop()
 
 
 async def test_the_quorum_describes_itself() -> None:

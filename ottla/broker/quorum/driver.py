@@ -6,8 +6,10 @@ the change is published, and only then is the command's caller answered. Meanwhi
 gather, so that many share the next sync. Records that the image refuses are never
 appended, for replaying them would stop every node for good.
 
-A failed sync ends the process: what the disk holds is unknown then, and the log is the cluster's
-memory. `on_fatal` is told once, and every caller that waits gets the error.
+A failed sync ends the process, be it of the log, of a snapshot or of their directory: what the
+disk holds is unknown then, and the log is the cluster's memory. `on_fatal` is told once, and every
+caller that waits gets the error. Of a snapshot only a refusal is passed over, as of a full disk:
+the log still has everything, and the next one tries again.
 """
 
 from __future__ import annotations
@@ -18,11 +20,12 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from ottla.broker.faults import Call, takes_dir_offline
 from ottla.broker.log.checkpoints import MalformedFile
 from ottla.broker.log.flush import FlushTicket
 from ottla.broker.ports import Clock, Disk, Events
 from ottla.broker.quorum.raft import Known, Output, QuorumError, Raft
-from ottla.broker.quorum.snapshot import SnapshotId
+from ottla.broker.quorum.snapshot import SnapshotId, SyncFailed
 from ottla.broker.quorum.store import Loaded, QuorumSettings, QuorumStore
 from ottla.broker.quorum.vote_file import read_vote_state, write_vote_state
 from ottla.broker.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
@@ -114,7 +117,7 @@ class Quorum:
         self._bytes_since_snapshot = 0
         self._snapshot_due_ms = 0
         self._closed = False
-        self._failed = False
+        self._failed: BaseException | None = None
         self.in_transaction = False
         """Whether the log ends inside a transaction that nobody will end (see `activate`)."""
 
@@ -207,7 +210,7 @@ class Quorum:
             await asyncio.gather(*pending, return_exceptions=True)
             await asyncio.sleep(0)
         self._raft.resign()
-        self._store.close(clean=not self._failed)
+        self._store.close(clean=self._failed is None)
 
     def snapshot_if_due(self) -> None:
         """A periodic job: begins a snapshot when enough was written, or long enough ago."""
@@ -322,8 +325,13 @@ class Quorum:
         self._sync.add_done_callback(partial(self._synced, ticket))
 
     def _synced(self, ticket: FlushTicket, sync: asyncio.Future[None]) -> None:
+        if ticket.new_names and self._snapshotting is not None:
+            # A snapshot's sync of the same names may have failed before ours said yes: its end, of
+            # which `_snapshot_ended` hears first, decides what ours was worth.
+            self._snapshotting.add_done_callback(lambda _: self._synced(ticket, sync))
+            return
         self._sync = None
-        error = sync.exception()
+        error = sync.exception() or self._failed
         if error is not None:
             group, self._syncing = self._syncing, []
             self._fail(error, group)
@@ -363,7 +371,8 @@ class Quorum:
     def _fail(self, error: BaseException, group: list[_Change]) -> None:
         """Nothing can be appended any more; who waits is told, and so is the supervisor."""
         self._closed = True
-        self._failed = True
+        is_first = self._failed is None
+        self._failed = self._failed or error
         self._events.error("quorum_failed", error=repr(error))
         waiting, self._gathered = [*group, *self._gathered], []
         for change in waiting:
@@ -372,7 +381,8 @@ class Quorum:
                     KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata log failed.")
                 )
                 change.done.exception()  # its caller may be gone: nobody need retrieve it
-        self._on_fatal(error)
+        if is_first:
+            self._on_fatal(error)
 
     def _begin_snapshot(self) -> None:
         now_ms = self._clock.wall_ms()
@@ -386,8 +396,7 @@ class Quorum:
     def _snapshot_ended(self, snapshotting: asyncio.Future[SnapshotId]) -> None:
         self._snapshotting = None
         error = snapshotting.exception()
-        if isinstance(error, OSError):
-            # The log still has everything; the next snapshot tries again.
+        if isinstance(error, OSError) and not _is_final(error):
             self._events.warning("snapshot_failed", error=repr(error))
             return
         if error is not None:
@@ -400,3 +409,9 @@ class Quorum:
         except OSError as failed:
             # What could not be removed now is removed after a later snapshot, or at a start.
             self._events.warning("metadata_log_not_trimmed", error=repr(failed))
+
+
+def _is_final(error: OSError) -> bool:
+    """Whether the dir of the metadata log is lost by what a snapshot met there."""
+    call = Call.SYNC if isinstance(error, SyncFailed) else Call.WRITE
+    return takes_dir_offline(call, error)
