@@ -1,8 +1,9 @@
 """The metadata log and its snapshots on disk: opened, read back, appended to, cut off at the front.
 
 At start the newest snapshot and the log behind it are read. A log that begins above every snapshot
-has a hole and is refused; a snapshot that ends above the log (the log was cut by a crash, or the
-snapshot came from elsewhere) makes the log begin anew behind it.
+has a hole and is refused, and so is one with damage that is no torn tail (`soundness.py`). A
+snapshot that ends above the log (the log was cut by a crash, or the snapshot came from elsewhere)
+makes the log begin anew behind it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ottla.broker.quorum.snapshot import (
     snapshot_timestamp,
     write_snapshot,
 )
+from ottla.broker.quorum.soundness import check_whole
 from ottla.broker.quorum.voters import VoterSet
 from ottla.config.types import LogConfig
 from ottla.protocol.messages.control_records import KRaftVersionRecord, VotersRecord
@@ -91,6 +93,7 @@ class QuorumStore:
         self._voters_in_log = False
         remove_leftovers(disk, directory)
         self.snapshots = list_snapshots(disk, directory)
+        check_whole(disk, directory, self.snapshots[-1].end_offset if self.snapshots else 0)
         self.log = self._open_log(now_ms)
 
     def __repr__(self) -> str:
