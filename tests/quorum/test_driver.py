@@ -420,6 +420,48 @@ async def test_old_snapshots_and_the_log_below_the_new_one_go() -> None:
     await again.stop()
 
 
+async def test_the_files_of_trimmed_segments_go_when_their_delay_is_over() -> None:
+    clock = SimClock()
+    settings = QuorumSettings(snapshot_bytes=2_000, segment_bytes=4_000, retention_bytes=12_000)
+    node = await running(clock=clock, settings=settings)
+    for number in range(120):
+        await node.create(f"t{number}")
+    await until(lambda: node.quorum._beside is None)
+
+    def deleted() -> list[str]:
+        return [name for name in node.disk.list(QUORUM_DIR) if name.endswith(".log.deleted")]
+
+    waiting = [segment for _, segment in node.quorum._store.log.segments._deleted]
+    assert len(deleted()) == len(waiting) > 1
+    clock.advance(59_999)
+    node.quorum.snapshot_if_due()
+    assert len(deleted()) == len(waiting)
+    clock.advance(1)
+    node.quorum.snapshot_if_due()
+    await until(lambda: deleted() == [])
+
+    assert [segment for segment in waiting if segment.file is not None] == []
+    await node.stop()
+
+
+async def test_a_failed_removal_of_trimmed_segments_ends_the_node() -> None:
+    """It begins with a sync of the directory, as a flush of names does."""
+    clock = SimClock()
+    settings = QuorumSettings(snapshot_bytes=2_000, segment_bytes=4_000, retention_bytes=12_000)
+    node = await running(clock=clock, settings=settings)
+    for number in range(120):
+        await node.create(f"t{number}")
+    clock.advance(60_000)
+    node.disk.inject("sync_dir", errno.EIO, path=METADATA_DIRECTORY)
+    await until(lambda: node.quorum._beside is None)
+    node.quorum.snapshot_if_due()
+    await until(lambda: node.fatal != [])
+
+    with pytest.raises(KafkaError):
+        await node.create("late")
+    await node.quorum.stop()
+
+
 async def test_a_transaction_that_a_former_leader_left_is_aborted() -> None:
     node = await running()
     await node.create("orders")

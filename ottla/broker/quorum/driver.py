@@ -18,7 +18,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ottla.broker.faults import Call, takes_dir_offline
 from ottla.broker.log.checkpoints import MalformedFile
@@ -114,6 +114,7 @@ class Quorum:
         self._publishing: asyncio.Task[None] | None = None
         self._scheduled = False
         self._snapshotting: asyncio.Future[SnapshotId] | None = None
+        self._removing: asyncio.Future[None] | None = None
         self._bytes_since_snapshot = 0
         self._snapshot_due_ms = 0
         self._closed = False
@@ -204,8 +205,8 @@ class Quorum:
     async def stop(self) -> None:
         """Waits for what is under way and closes the log."""
         self._closed = True
-        while self._scheduled or self._syncing or self._snapshotting is not None:
-            under_way = (self._sync, self._publishing, self._snapshotting)
+        while self._scheduled or self._syncing or self._beside is not None:
+            under_way = (self._sync, self._publishing, self._beside)
             pending = [one for one in under_way if one is not None]
             await asyncio.gather(*pending, return_exceptions=True)
             await asyncio.sleep(0)
@@ -213,12 +214,16 @@ class Quorum:
         self._store.close(clean=self._failed is None)
 
     def snapshot_if_due(self) -> None:
-        """A periodic job: begins a snapshot when enough was written, or long enough ago."""
-        if self._snapshotting is not None or self._closed or self._bytes_since_snapshot == 0:
+        """A periodic job: begins a snapshot when enough was written, or long enough ago; else the
+        removal of the segments that snapshots have replaced, when their delay is over."""
+        if self._beside is not None or self._closed:
             return
         overdue = self._clock.monotonic_ms() >= self._snapshot_due_ms
-        if overdue or self._bytes_since_snapshot >= self._settings.snapshot_bytes:
+        is_due = overdue or self._bytes_since_snapshot >= self._settings.snapshot_bytes
+        if is_due and self._bytes_since_snapshot > 0:
             self._begin_snapshot()
+        else:
+            self._begin_removal()
 
     def describe(self) -> QuorumDescription:
         """The state of the quorum as its leader sees it."""
@@ -242,6 +247,11 @@ class Quorum:
         )
 
     # inside
+
+    @property
+    def _beside(self) -> asyncio.Future[Any] | None:
+        """What is under way in the directory beside the log: one thing at a time."""
+        return self._snapshotting or self._removing
 
     def _known(self, loaded: Loaded) -> Known:
         try:
@@ -325,10 +335,10 @@ class Quorum:
         self._sync.add_done_callback(partial(self._synced, ticket))
 
     def _synced(self, ticket: FlushTicket, sync: asyncio.Future[None]) -> None:
-        if ticket.new_names and self._snapshotting is not None:
+        if ticket.new_names and self._beside is not None:
             # A snapshot's sync of the same names may have failed before ours said yes: its end, of
             # which `_snapshot_ended` hears first, decides what ours was worth.
-            self._snapshotting.add_done_callback(lambda _: self._synced(ticket, sync))
+            self._beside.add_done_callback(lambda _: self._synced(ticket, sync))
             return
         self._sync = None
         error = sync.exception() or self._failed
@@ -410,8 +420,22 @@ class Quorum:
             # What could not be removed now is removed after a later snapshot, or at a start.
             self._events.warning("metadata_log_not_trimmed", error=repr(failed))
 
+    def _begin_removal(self) -> None:
+        remove = self._store.segment_remover(self._clock.wall_ms())
+        if remove is not None:
+            self._removing = asyncio.get_running_loop().run_in_executor(self._executor, remove)
+            self._removing.add_done_callback(self._removal_ended)
+
+    def _removal_ended(self, removing: asyncio.Future[None]) -> None:
+        self._removing = None
+        error = removing.exception()
+        if isinstance(error, OSError) and not _is_final(error):
+            self._events.warning("metadata_segments_not_removed", error=repr(error))
+        elif error is not None:
+            self._fail(error, [])
+
 
 def _is_final(error: OSError) -> bool:
-    """Whether the dir of the metadata log is lost by what a snapshot met there."""
+    """Whether the dir of the metadata log is lost by what a snapshot, or a removal, met there."""
     call = Call.SYNC if isinstance(error, SyncFailed) else Call.WRITE
     return takes_dir_offline(call, error)

@@ -165,6 +165,18 @@ class QuorumStore:
             self._events.info("metadata_log_trimmed", log_start_offset=start, dropped=dropped.name)
         self.log.delete_old_segments(now_ms=now_ms)
 
+    def segment_remover(self, now_ms: int) -> Callable[[], None] | None:
+        """A function that removes the files of the segments whose file.delete.delay.ms is over; it
+        blocks and may run on any thread. None if there are none."""
+        segments = self.log.segments
+        deleted = segments.take_deleted(now_ms)
+
+        def remove() -> None:
+            for _ in segments.remove_deleted(deleted):
+                pass
+
+        return remove if deleted else None
+
     def close(self, *, clean: bool) -> None:
         """Ends all use; `clean` brings the log's files to where a start need not repair them."""
         self.log.close(clean=clean)
