@@ -113,6 +113,15 @@ class LogDir:
 
     # its files
 
+    def leave_out(self, log: Log) -> None:
+        """Takes a log as one that could not be opened: what is known of it is kept."""
+        key = (log.topic, log.partition)
+        del self.logs[key]
+        self.unopened.add(key)
+        self.sound = False
+        if log.quarantine:
+            self._unopened_ranges[key] = log.quarantine.ranges
+
     def write_checkpoint(
         self, name: str, *, only_without: set[TopicPartition] | None = None
     ) -> None:

@@ -259,6 +259,15 @@ class LogManager:
         self.perform(work)
         self.adopt(work)
 
+    def leave_out(self, log: Log, reason: str) -> None:
+        """Leaves a log offline, as one that could not be opened; its files stay where they are."""
+        key = (log.topic, log.partition)
+        del self._logs[key]
+        self._log_dirs[self.dir_of(log)].leave_out(log)
+        self._unsynced.forget(log)
+        self.offline_partitions[key] = reason
+        log.close(clean=False)
+
     def begin_create(
         self,
         work: Rearrangement,

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
-from ottla.broker.log.checkpoints import TopicPartition
+from ottla.broker.log.checkpoints import PARTITION_METADATA_FILE, TopicPartition
 from ottla.broker.log.directories import partition_name
+from ottla.broker.log.log import Log
 from ottla.broker.log.manager import NAMES_TOLD_MAX, LogManager
 from ottla.broker.log.rearranging import Rearrangement
 from ottla.broker.metadata.delta import Delta
@@ -21,7 +22,7 @@ from ottla.broker.ports import Events
 from ottla.broker.replication.replicas import Replicas
 from ottla.config.types import LogConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.wire import ZERO_UUID
+from ottla.protocol.wire import ZERO_UUID, uuid_text
 
 InWorker = Callable[[Callable[[], None]], Awaitable[None]]
 ConfigOf = Callable[[MetadataImage, str], LogConfig]
@@ -53,13 +54,15 @@ class Publisher:
         self._unmade: dict[TopicPartition, None] = {}
 
     def open_all(self, image: MetadataImage) -> None:
-        """Leads every partition that the image gives us; a log of no known topic is set aside."""
+        """Leads every partition that the image gives us; a log of no known topic is set aside, and
+        one that may be of a known topic, or of an earlier one of its name, is left offline."""
         for log in self._logs.logs:
             topic = image.topics.by_name.get(log.topic)
-            if log.topic_id == ZERO_UUID and topic is not None and log.log_end_offset == 0:
-                self._logs.assign_topic_id(log, topic.topic_id)
-            known = topic is not None and log.partition in topic.partitions
-            if not known or topic is None or topic.topic_id != log.topic_id:
+            if topic is None or log.partition not in topic.partitions:
+                self._logs.set_aside(log.topic, log.partition)
+            elif log.topic_id == ZERO_UUID:
+                self._identify(log, topic.topic_id)
+            elif log.topic_id != topic.topic_id:
                 self._logs.set_aside(log.topic, log.partition)
         missing = self._missing_dirs(image)
         work = Rearrangement()
@@ -88,6 +91,30 @@ class Publisher:
         return {
             (one.topic_id, one.index): ids[self._logs.dir_of(one.log)] for one in self._replicas
         }
+
+    def _identify(self, log: Log, topic_id: bytes) -> None:
+        """The file that says whose log it is cannot be read.
+
+        An empty one is nobody's. One with records is most likely the topic's, but nothing shows it:
+        to serve it may bring back a topic that was deleted, and to set it aside would begin the
+        partition anew at offset 0, without what was acknowledged.
+        """
+        if log.log_end_offset == 0:
+            self._logs.assign_topic_id(log, topic_id)
+            return
+        path = f"{log.directory}/{PARTITION_METADATA_FILE}"
+        self._logs.leave_out(log, f"{path} is missing or malformed")
+        self._events.error(
+            "partition_not_identified",
+            path=path,
+            end_offset=log.log_end_offset,
+            reason="the file is missing or malformed, which says of which topic the records are:"
+            " the partition is left offline, and its files as they are",
+            remedy="stop the broker; if the topic was not deleted and made again since these"
+            " records were written, write `version: 0` and"
+            f" `topic_id: {uuid_text(topic_id)}` into the file, each on a line of its own, else"
+            " move the directory away; and start again",
+        )
 
     def _missing_dirs(self, image: MetadataImage) -> set[bytes]:
         """The log dirs in which a partition may lie that are not here, or not in order."""
