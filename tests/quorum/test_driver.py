@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.log.directories import LogDirError
+from ottla.broker.controller.formatting import format_directories
+from ottla.broker.log.directories import LogDirError, make_log_dir
 from ottla.broker.metadata.delta import Delta
 from ottla.broker.metadata.image import MetadataImage
 from ottla.broker.metadata.records import MetadataError
@@ -20,6 +21,7 @@ from ottla.broker.quorum.raft import QuorumError
 from ottla.broker.quorum.snapshot import SnapshotId, list_snapshots, read_snapshot
 from ottla.broker.quorum.store import METADATA_DIRECTORY, QuorumSettings
 from ottla.broker.quorum.vote_file import VoteState, read_vote_state
+from ottla.broker.quorum.voters import Voter
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.metadata_records import (
     BeginTransactionRecord,
@@ -80,6 +82,42 @@ async def test_a_lost_metadata_log_is_no_new_cluster() -> None:
 
     with pytest.raises(LogDirError, match="the metadata log was lost"):
         Node(disk).format()
+
+
+async def test_metadata_in_another_log_dir_is_not_passed_over() -> None:
+    """As where log.dirs has another order: a new cluster would begin, without its settings."""
+    node = await running()
+    await node.stop()
+    make_log_dir(node.disk, "other")
+    before = node.disk.tree()
+
+    with pytest.raises(LogDirError, match=f"{QUORUM_DIR} holds a metadata log.* takes other "):
+        format_directories(
+            node.disk,
+            ["other", LOG_DIR],
+            metadata_dir="other",
+            voter=Voter(node.key, (node.endpoint,)),
+            now_ms=1,
+        )
+
+    assert node.disk.tree() == before
+    assert node.disk.list("other") == []
+
+
+async def test_of_two_metadata_logs_none_is_passed_over() -> None:
+    node = await running()
+    await node.stop()
+    make_log_dir(node.disk, f"other/{METADATA_DIRECTORY}")
+    node.disk.open(f"other/{METADATA_DIRECTORY}/{0:020d}.log", create=True)
+
+    with pytest.raises(LogDirError, match=f"other/{METADATA_DIRECTORY} holds a metadata log"):
+        format_directories(
+            node.disk,
+            [LOG_DIR, "other"],
+            metadata_dir=LOG_DIR,
+            voter=Voter(node.key, (node.endpoint,)),
+            now_ms=1,
+        )
 
 
 async def test_what_was_answered_is_there_after_a_restart() -> None:

@@ -49,16 +49,18 @@ def format_directories(
 
     The log dirs exist and have their meta.properties; `metadata_dir` is the one (it need not be
     among them) that gets the metadata log, whose directory's id is the voter's. Raises LogDirError
-    if there are partitions, but no metadata that knows them.
+    if another log dir has a metadata log, or if there are partitions, but no metadata that knows
+    them; then nothing was changed.
     """
+    log_dirs = list(log_dirs)
+    _refuse_second(disk, log_dirs, metadata_dir)
     directory = f"{metadata_dir}/{METADATA_DIRECTORY}"
+    if _has_metadata(disk, directory):
+        return False
+    _refuse_orphans(disk, log_dirs, directory)
     if not disk.exists(directory):
         disk.make_dir(directory)
         disk.sync_dir(metadata_dir)
-    if _has_metadata(disk, directory):
-        return False
-    log_dirs = list(log_dirs)
-    _refuse_orphans(disk, log_dirs, directory)
     for log_dir in log_dirs:
         path = f"{log_dir}/{BOOTSTRAP_FILE}"
         if not disk.exists(path):
@@ -75,6 +77,20 @@ def format_directories(
     write_partition_metadata(disk, directory, METADATA_TOPIC_ID)
     write_snapshot(disk, directory, BOOTSTRAP_ID, batches)
     return True
+
+
+def _refuse_second(disk: Disk, log_dirs: Iterable[str], metadata_dir: str) -> None:
+    """Where log.dirs has another order, or metadata.log.dir another value, than at the last start,
+    the metadata of this node would be passed over."""
+    for log_dir in log_dirs:
+        path = f"{log_dir}/{METADATA_DIRECTORY}"
+        if log_dir != metadata_dir and _has_metadata(disk, path):
+            raise LogDirError(
+                f"{path} holds a metadata log, but this start takes {metadata_dir} for the log dir"
+                " of the metadata: the first of log.dirs, or metadata.log.dir. Set"
+                f" metadata.log.dir={log_dir}; or, if that metadata log is not this broker's any"
+                " more, move it away."
+            )
 
 
 def _refuse_orphans(disk: Disk, log_dirs: Iterable[str], directory: str) -> None:
@@ -107,6 +123,8 @@ def read_bootstrap(disk: Disk, log_dir: str) -> list[Message]:
 
 def _has_metadata(disk: Disk, directory: str) -> bool:
     """Whether a snapshot or a log is there; then nothing may be formatted."""
+    if not disk.exists(directory):
+        return False
     if list_snapshots(disk, directory):
         return True
     return any(name.endswith(".log") for name in disk.list(directory))
