@@ -259,7 +259,7 @@ class Broker:
         endpoints = (Endpoint(controller.name, controller.host or "localhost", controller.port),)
         format_directories(
             self._disk,
-            config.data_dirs,
+            [one for one in config.data_dirs if one not in self.logs.offline_dirs],
             metadata_dir=config.metadata_dir,
             voter=Voter(local, endpoints),
             now_ms=self._clock.wall_ms(),
