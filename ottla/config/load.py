@@ -24,6 +24,7 @@ _NOT_KEYS = re.compile(
     # and those that Kubernetes sets beside a service named kafka.
     r"|SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_[0-9]+_(TCP|UDP)(_.*)?)?)"
 )
+_PATHS = frozenset({"log.dirs", "log.dir", "metadata.log.dir"})
 _PLUGIN_PREFIXES = ("rsm.config.", "rlmm.config.")
 
 
@@ -204,10 +205,33 @@ def _problems(setting: Setting) -> Iterator[str]:
         if problem is not None:
             yield problem
         return
+    problem = _problem_with_characters(setting)
+    if problem is not None:
+        yield problem
+        return
     try:
         key.parse(setting.text)
     except ConfigError as error:
         yield _refusal(setting, error.message, key.allowed())
+
+
+def _problem_with_characters(setting: Setting) -> str | None:
+    """What no file's name and no record can hold, and what would end the start without a word."""
+    text = setting.text
+    shown = text.replace("\0", "\\u0000").encode("utf-8", "backslashreplace").decode()
+    where = f"{setting.origin}: {setting.name}={shown}"
+    if "\0" in text:
+        return f"{where}: NUL (\\u0000) stands in it, and may not. Take it out."
+    try:
+        # Bytes of a path that are no UTF-8 come from a command line as halves of pairs.
+        _ = os.fsencode(text) if setting.name in _PATHS else text.encode()
+    except UnicodeEncodeError as error:
+        half = ord(text[error.start])
+        return (
+            f"{where}: \\u{half:04x} stands in it, which is one half of a pair and no character."
+            " Write the other half, too, or the character itself in UTF-8."
+        )
+    return None
 
 
 def _problem_with_other_key(setting: Setting) -> str | None:

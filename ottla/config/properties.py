@@ -1,4 +1,8 @@
-"""Java's .properties files: one setting a line, with comments, continuations and escapes."""
+"""Java's .properties files: one setting a line, with comments, continuations and escapes.
+
+An escape names a unit of UTF-16, as Java's strings consist of. Two that make a pair are the one
+character that they stand for; one alone stays, and no file or record can hold it.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +56,8 @@ def _is_continued(line: str) -> bool:
 
 
 def _unescape(text: str) -> str:
-    return _ESCAPE.sub(_unescaped, text)
+    units = _ESCAPE.sub(_unescaped, text).encode("utf-16-le", "surrogatepass")
+    return units.decode("utf-16-le", "surrogatepass")
 
 
 def _unescaped(match: re.Match[str]) -> str:

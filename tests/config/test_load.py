@@ -464,3 +464,39 @@ def test_a_variable_without_its_prefix_is_told() -> None:
         "not read: OTTLA_LOG_DIRS; the setting is called KAFKA_LOG_DIRS",
         "not read: OTTLA_TELEMETRY_PORT; the setting is called KAFKA_OTTLA_TELEMETRY_PORT",
     ]
+
+
+def test_a_pair_of_escapes_is_the_character_that_java_has(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("broker.rack=\\ud83d\\ude00\n")
+
+    assert load(file, environ={}).config.broker_rack == "\U0001f600"
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("log.dirs=/a\\u0000b", "log.dirs=/a\\u0000b: NUL (\\u0000) stands in it"),
+        ("broker.rack=\\ud83dx", "broker.rack=\\ud83dx: \\ud83d stands in it, which is one half"),
+        ("log.dirs=/a/\\ude00", "log.dirs=/a/\\ude00: \\ude00 stands in it, which is one half"),
+    ],
+)
+def test_what_no_file_and_no_record_can_hold_is_refused(
+    tmp_path: Path, line: str, sentence: str
+) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(f"{line}\nnum.partitions=none\n")
+    with pytest.raises(ConfigError) as caught:
+        load(file, environ={})
+
+    first, second = caught.value.message.split("\n")
+    assert first.startswith(f"server.properties:1: {sentence}")
+    assert "num.partitions" in second
+
+
+def test_bytes_of_a_path_that_are_no_text_are_taken_from_a_command_line() -> None:
+    loaded = load(environ={}, overrides=["log.dirs=/a\udcff"])
+    assert loaded.config.data_dirs == ("/a\udcff",)
+
+    with pytest.raises(ConfigError, match=r"--override: broker\.rack=\\udcff: "):
+        load(environ={}, overrides=["broker.rack=\udcff"])

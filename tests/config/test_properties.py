@@ -20,6 +20,9 @@ from ottla.config.properties import Property, parse_properties
         ("a\\=b=c", "a=b", "c"),
         ("a=\\u0041\\t\\q", "a", "A\tq"),
         ("a=b\\", "a", "b"),
+        ("a=\\ud83d\\ude00", "a", "\U0001f600"),
+        ("a=\\ud83d\\\n \\ude00", "a", "\U0001f600"),
+        ("a=\\ud83dx\\ude00", "a", "\ud83dx\ude00"),
     ],
 )
 def test_one_setting(text: str, name: str, value: str) -> None:
