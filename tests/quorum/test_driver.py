@@ -377,6 +377,19 @@ async def test_a_flush_of_names_waits_for_a_snapshot_under_way() -> None:
     await node.quorum.stop()
 
 
+@pytest.mark.parametrize(("call", "is_fatal"), [("sync", True), ("create", False)])
+async def test_a_stop_whose_sync_fails_is_no_clean_one(call: str, is_fatal: bool) -> None:
+    """What is written beside the log a start makes anew; what is in it has to be on disk."""
+    node = await running()
+    await node.create("orders")
+    node.disk.inject(call, errno.EIO, path=f"{QUORUM_DIR}/0")
+
+    with pytest.raises(OSError):
+        await node.quorum.stop()
+
+    assert [type(error) for error in node.fatal] == ([OSError] if is_fatal else [])
+
+
 async def test_a_snapshot_for_which_there_is_no_room_is_passed_over() -> None:
     clock = SimClock()
     node = await running(clock=clock)

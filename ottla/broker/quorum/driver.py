@@ -203,7 +203,8 @@ class Quorum:
         return response
 
     async def stop(self) -> None:
-        """Waits for what is under way and closes the log."""
+        """Waits for what is under way and closes the log. Raises OSError where that fails; it is
+        fatal, too, unless all of the log is on disk."""
         self._closed = True
         while self._scheduled or self._syncing or self._beside is not None:
             under_way = (self._sync, self._publishing, self._beside)
@@ -211,7 +212,12 @@ class Quorum:
             await asyncio.gather(*pending, return_exceptions=True)
             await asyncio.sleep(0)
         self._raft.resign()
-        self._store.close(clean=self._failed is None)
+        try:
+            self._store.close(clean=self._failed is None)
+        except OSError as error:
+            if self._store.log.failed is not None:
+                self._fail(error, [])
+            raise
 
     def snapshot_if_due(self) -> None:
         """A periodic job: begins a snapshot when enough was written, or long enough ago; else the
