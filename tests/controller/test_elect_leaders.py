@@ -113,7 +113,7 @@ def test_an_unknown_kind_is_refused_for_every_partition() -> None:
     with pytest.raises(KafkaError) as raised:
         elect_leaders(_image(), request)
 
-    response = refused_election(request, raised.value, 2)
+    response = refused_election(request, 2, raised.value)
 
     assert response.error_code == ErrorCode.INVALID_REQUEST
     (topic,) = response.replica_election_results

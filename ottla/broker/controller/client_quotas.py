@@ -85,6 +85,22 @@ def alter_client_quotas(
     return ([] if request.validate_only else records), response
 
 
+def refused_quotas(
+    request: AlterClientQuotasRequest, version: int, error: KafkaError
+) -> AlterClientQuotasResponse:
+    """The same error for every entity."""
+    return AlterClientQuotasResponse(
+        entries=[
+            Answer(
+                int(error.code),
+                error.message,
+                [AnswerPart(part.entity_type, part.entity_name) for part in entry.entity],
+            )
+            for entry in request.entries
+        ]
+    )
+
+
 def host_names(request: AlterClientQuotasRequest) -> list[str]:
     """What stands for an address and is none: the caller finds out whether they have one."""
     names = {entity.get(IP): None for entity in map(_entity, request.entries)}

@@ -61,7 +61,7 @@ def elect_leaders(
 
 
 def refused_election(
-    request: ElectLeadersRequest, error: KafkaError, version: int
+    request: ElectLeadersRequest, version: int, error: KafkaError
 ) -> ElectLeadersResponse:
     """The same error at the top, which version 0 has no place for, and for each partition that the
     request names."""

@@ -70,6 +70,22 @@ async def handle_alter_replica_log_dirs(
     return AlterReplicaLogDirsResponse(results=list(answers.values()))
 
 
+def refused_moves(
+    request: AlterReplicaLogDirsRequest, version: int, error: KafkaError
+) -> AlterReplicaLogDirsResponse:
+    """The same error for every partition; the answer has no directories."""
+    return AlterReplicaLogDirsResponse(
+        results=[
+            Altered(
+                topic.name,
+                [AlteredPartition(index, int(error.code)) for index in topic.partitions],
+            )
+            for one in request.dirs
+            for topic in one.topics
+        ]
+    )
+
+
 async def _alter(rooms: Rooms, topic: str, index: int, path: str) -> ErrorCode:
     if is_name_too_long(topic, index):
         return ErrorCode.INVALID_TOPIC_EXCEPTION

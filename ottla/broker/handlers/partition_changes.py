@@ -48,12 +48,9 @@ async def handle_elect_leaders(
     session: Session, request: ElectLeadersRequest, version: int
 ) -> ElectLeadersResponse:
     """The leaders are elected, and this broker leads what it won, when the answer leaves."""
-    try:
-        response = await session.rooms.quorum.submit(
-            lambda image: election_commands.elect_leaders(image, request)
-        )
-    except KafkaError as error:
-        return election_commands.refused_election(request, error, version)
+    response = await session.rooms.quorum.submit(
+        lambda image: election_commands.elect_leaders(image, request)
+    )
     if request.timeout_ms <= 0:
-        return election_commands.refused_election(request, TIMED_OUT, version)
+        return election_commands.refused_election(request, version, TIMED_OUT)
     return response

@@ -32,10 +32,11 @@ from ottla.broker.handlers import (
     transactional_offsets,
     transactions,
 )
+from ottla.broker.handlers.refusing import refusing
 from ottla.broker.handlers.table import Entry, Handler
 from ottla.protocol.api import SERVED, ApiKey
 
-HANDLERS: dict[ApiKey, Handler] = {
+_HANDLERS: dict[ApiKey, Handler] = {
     ApiKey.PRODUCE: produce.handle_produce,
     ApiKey.FETCH: fetch.handle_fetch,
     ApiKey.LIST_OFFSETS: offsets.handle_list_offsets,
@@ -98,6 +99,10 @@ HANDLERS: dict[ApiKey, Handler] = {
     ApiKey.ALTER_SHARE_GROUP_OFFSETS: share_offsets.handle_alter_share_group_offsets,
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: share_offsets.handle_delete_share_group_offsets,
 }
+
+HANDLERS = {key: refusing(SERVED[key], handle) for key, handle in _HANDLERS.items()}
+"""No error that a handler raises is without an answer: what has no place for it at its top names
+it for each thing that was asked."""
 
 
 def build_table() -> dict[int, Entry]:

@@ -96,18 +96,15 @@ async def handle_delete_topics(
     """Each topic is deleted or refused on its own; its name is free when the answer leaves."""
     rooms = session.rooms
     taken = mutations(rooms, session.client_id, is_strict=version >= DELETE_REFUSED_SINCE_VERSION)
-    try:
-        response = await rooms.quorum.submit(
-            lambda image: topic_commands.delete_topics(
-                image,
-                request,
-                version=version,
-                enabled=rooms.config.delete_topic_enable,
-                charge=charge_of(taken),
-            )
+    response = await rooms.quorum.submit(
+        lambda image: topic_commands.delete_topics(
+            image,
+            request,
+            version=version,
+            enabled=rooms.config.delete_topic_enable,
+            charge=charge_of(taken),
         )
-    except KafkaError as error:
-        return _deletion_refused(request, version, error)
+    )
     async for topic in in_turns(response.responses):
         if not topic.error_code:
             lost = LOST_WITH.get(topic.name or "")
@@ -123,6 +120,23 @@ async def handle_delete_topics(
             for topic in response.responses
         ]
     return _throttled(rooms, response, taken)
+
+
+def refused_deletion(
+    request: DeleteTopicsRequest, version: int, error: KafkaError
+) -> DeleteTopicsResponse:
+    """The same error for every topic, by name or by id as the request has it."""
+    code = int(error.code)
+    if version >= DELETE_STATES_SINCE_VERSION:
+        refused = [
+            DeletedTopic(one.name, one.topic_id, code, error.message) for one in request.topics
+        ]
+    else:
+        refused = [
+            DeletedTopic(name, error_code=code, error_message=error.message)
+            for name in request.topic_names
+        ]
+    return DeleteTopicsResponse(responses=refused)
 
 
 async def handle_create_partitions(
@@ -183,20 +197,3 @@ def _throttled(rooms: Rooms, response: Answer, taken: Mutations | None) -> Answe
     if taken is not None:
         response.throttle_time_ms = taken.wait_ms(rooms.clock.monotonic_ms())
     return response
-
-
-def _deletion_refused(
-    request: DeleteTopicsRequest, version: int, error: KafkaError
-) -> DeleteTopicsResponse:
-    """The same error for every topic, since the answer has no place for one of its own."""
-    code = int(error.code)
-    if version >= DELETE_STATES_SINCE_VERSION:
-        refused = [
-            DeletedTopic(one.name, one.topic_id, code, error.message) for one in request.topics
-        ]
-    else:
-        refused = [
-            DeletedTopic(name, error_code=code, error_message=error.message)
-            for name in request.topic_names
-        ]
-    return DeleteTopicsResponse(responses=refused)
