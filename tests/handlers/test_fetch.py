@@ -10,6 +10,7 @@ import pytest
 from ottla.broker.handlers.answers import Pending
 from ottla.broker.handlers.fetch import ParkedFetch, handle_fetch
 from ottla.broker.log.log import Log
+from ottla.broker.log.segment import FileSlice
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.records.batch import iterate_headers
@@ -128,3 +129,58 @@ async def test_what_a_parked_fetch_cannot_read_is_its_own_error(
     assert not partition.fetch_waiters
     (answer,) = answers
     assert answer.responses[0].partitions[0].error_code
+
+
+HALF_MIB = 1 << 19
+MIB = 1 << 20
+
+
+def _patient(topic_id: bytes, *, most: int = MIB) -> FetchRequest:
+    """Waits a minute for a MiB from offset 0 on, with at most so much of the partition."""
+    part = FetchRequest.FetchPartition(0, fetch_offset=0, partition_max_bytes=most)
+    topic = FetchRequest.FetchTopic(topic_id=topic_id, partitions=[part])
+    return FetchRequest(max_wait_ms=60_000, min_bytes=MIB, session_epoch=-1, topics=[topic])
+
+
+def _size(answer: Any) -> int:
+    records = answer.responses[0].partitions[0].records
+    return records.size if isinstance(records, FileSlice) else len(records)
+
+
+@pytest.mark.parametrize("most", [MIB, HALF_MIB], ids=["a MiB at most", "half a MiB at most"])
+async def test_who_is_behind_the_last_segment_waits_for_no_more(house: House, most: int) -> None:
+    """A slice ends with its segment: however long it waits, it gets no more than it has."""
+    topic_id = await house.create(TOPIC, configs={"segment.bytes": str(MIB)})
+    for _ in range(2):
+        await house.append(TOPIC, 0, [bytes(3 * MIB // 5)])
+    partition = house.rooms.replicas.get(TOPIC, 0)
+    assert partition is not None
+    assert len(list(partition.log.segments)) == 2
+    answer = handle_fetch(house.session, _patient(topic_id, most=most), 16)
+
+    assert not isinstance(answer, Pending)
+    assert 0 < _size(answer) < MIB
+
+
+async def test_a_parked_fetch_is_answered_when_its_segment_is_full(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic_id = await house.create(TOPIC, configs={"segment.bytes": str(MIB)})
+    await house.append(TOPIC, 0, [bytes(3 * MIB // 5)])
+    parked = handle_fetch(house.session, _patient(topic_id), 16)
+    assert isinstance(parked, Pending)
+    answers: list[Any] = []
+    monkeypatch.setattr(ParkedFetch, "complete", lambda _, response: answers.append(response))
+    await house.append(TOPIC, 0, [bytes(3 * MIB // 5)])
+
+    (answer,) = answers
+    assert 0 < _size(answer) < MIB
+
+
+async def test_what_is_not_enough_waits(house: House) -> None:
+    topic_id = await house.create(TOPIC)
+    await house.append(TOPIC, 0, [bytes(HALF_MIB)])
+    parked = handle_fetch(house.session, _patient(topic_id), 16)
+
+    assert isinstance(parked, ParkedFetch)
+    parked.on_abandoned()

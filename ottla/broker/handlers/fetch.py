@@ -4,6 +4,9 @@ The hot path. Per partition: one look-up, one `Log.read` (no record is read), on
 whose records are a `FileSlice` that the connection sends with sendfile. A fetch that finds less
 than `min_bytes` is parked at its partitions until one advances or `max_wait_ms` is over; then
 everything is read again, so an answer is always one snapshot (KB8 of the reliability page).
+
+A slice ends with its segment, so a read may find less than there is: a fetch that is behind the
+last segment is answered with that at once, as by Kafka's DelayedFetch.
 """
 
 from __future__ import annotations
@@ -31,6 +34,10 @@ TopicResponse = FetchResponse.FetchableTopicResponse
 TOPIC_IDS_SINCE_VERSION = 13
 ISOLATION_LEVELS = (0, 1)
 NO_RECORDS = b""
+ANY_AMOUNT = 1 << 62
+"""More than a segment has: what a log says is available only of a fetch that is behind its last
+segment, or out of range. Such a fetch does not wait, whatever `partition_max_bytes` lets through.
+"""
 
 
 def handle_fetch(
@@ -52,7 +59,7 @@ def handle_fetch(
     may_wait = request.max_wait_ms > 0 and bool(resolved.wanted)
     if not (may_wait and fetch.is_at_the_end()):
         response = fetch.attempt()
-        if fetch.satisfied or not may_wait:
+        if fetch.satisfied or not may_wait or fetch.has_left_more():
             return fetch.leaves(response)
     fetch.park(request.max_wait_ms)
     return fetch
@@ -170,6 +177,10 @@ class ParkedFetch(Pending):
             fetch_session.moved_last([key_of(wanted, fetch_session) for wanted in with_data])
         return response
 
+    def has_left_more(self) -> bool:
+        """Whether there is enough though the last attempt found less, but something."""
+        return self.found_bytes > 0 and self._enough()
+
     def leaves(self, response: FetchResponse) -> FetchResponse:
         """The answer of the last attempt is what the client gets: its session remembers it."""
         for wanted, part in self._told:
@@ -209,7 +220,9 @@ class ParkedFetch(Pending):
     # inside
 
     def _look(self) -> None:
-        if self._min_bytes > 1 and not self._enough():
+        if self._min_bytes > 1:
+            if self._enough():
+                self._answer_now()
             return
         response = self.attempt()
         if self.satisfied:
@@ -240,12 +253,15 @@ class ParkedFetch(Pending):
                 return True
             want = wanted.request
             try:
-                found += partition.log.bytes_available(
-                    want.fetch_offset, self._upper, want.partition_max_bytes
+                available = partition.log.bytes_available(
+                    want.fetch_offset, self._upper, ANY_AMOUNT
                 )
             except (KafkaError, OSError):
                 # Ours to answer: whoever has just appended, perhaps elsewhere, is not to blame.
                 return True
+            if available == ANY_AMOUNT:
+                return True
+            found += min(available, max(want.partition_max_bytes, 0))
             if found >= self._min_bytes:
                 return True
         return False
