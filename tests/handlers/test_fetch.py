@@ -131,6 +131,43 @@ async def test_what_a_parked_fetch_cannot_read_is_its_own_error(
     assert answer.responses[0].partitions[0].error_code
 
 
+def _shape(answer: Any) -> list[tuple[str, list[int]]]:
+    """Each topic of an answer, by name, with its partitions."""
+    return [
+        (topic.topic, [part.partition_index for part in topic.partitions])
+        for topic in answer.responses
+    ]
+
+
+async def test_neighbours_of_one_topic_stand_in_one_if_they_are_not_there_either(
+    house: House,
+) -> None:
+    await house.create(TOPIC)
+    topics = [
+        FetchRequest.FetchTopic(
+            name, partitions=[FetchRequest.FetchPartition(index) for index in (2, 0, 1)]
+        )
+        for name in (TOPIC, "gone")
+    ]
+    answer = await ask(house, FetchRequest(topics=topics[:1]), 12)
+    both = await ask(house, FetchRequest(topics=topics[::-1]), 12)
+
+    assert _shape(answer) == [(TOPIC, [0, 2, 1])]
+    assert _shape(both) == [(TOPIC, [0]), ("gone", [2, 0, 1]), (TOPIC, [2, 1])]
+
+
+async def test_a_fetch_that_is_refused_names_each_topic_once(house: House) -> None:
+    topics = [
+        FetchRequest.FetchTopic(
+            name, partitions=[FetchRequest.FetchPartition(index) for index in (0, 1)]
+        )
+        for name in (TOPIC, "u")
+    ]
+    answer = await ask(house, FetchRequest(isolation_level=9, topics=topics), 12)
+
+    assert _shape(answer) == [(TOPIC, [0, 1]), ("u", [0, 1])]
+
+
 HALF_MIB = 1 << 19
 MIB = 1 << 20
 

@@ -149,7 +149,6 @@ class ParkedFetch(Pending):
             response.session_id = fetch_session.session_id
         misplaced: list[tuple[Wanted, PartitionData]] = []
         with_data: list[Wanted] = []
-        last: TopicResponse | None = None
         for wanted in self._resolved.wanted:
             part, known = self._read(wanted, budget)
             if part.error_code:
@@ -165,12 +164,9 @@ class ParkedFetch(Pending):
             if not known:
                 misplaced.append((wanted, part))
                 continue
-            if last is None or last.topic_id != wanted.topic_id or last.topic != wanted.topic:
-                last = TopicResponse(wanted.topic, wanted.topic_id, [])
-                response.responses.append(last)
-            last.partitions.append(part)
+            _add(response.responses, wanted, part)
         for wanted, part in misplaced:  # errors of what is not there come last, as in Kafka
-            response.responses.append(TopicResponse(wanted.topic, wanted.topic_id, [part]))
+            _add(response.responses, wanted, part)
         if self.found_bytes >= self._min_bytes:
             self.satisfied = True
         if fetch_session is not None and with_data:
@@ -192,8 +188,7 @@ class ParkedFetch(Pending):
         """The same error for the request and for each of its partitions."""
         response = FetchResponse(error_code=int(code))
         for wanted in self._resolved.wanted:
-            part = _error(wanted, code)
-            response.responses.append(TopicResponse(wanted.topic, wanted.topic_id, [part]))
+            _add(response.responses, wanted, _error(wanted, code))
         return response
 
     def park(self, max_wait_ms: int) -> None:
@@ -357,6 +352,16 @@ class ParkedFetch(Pending):
         part = _error(wanted, code)
         part.aborted_transactions = []
         return part
+
+
+def _add(topics: list[TopicResponse], wanted: Wanted, part: PartitionData) -> None:
+    """Neighbours of one topic stand in one, as in Kafka."""
+    if topics:
+        last = topics[-1]
+        if last.topic_id == wanted.topic_id and last.topic == wanted.topic:
+            last.partitions.append(part)
+            return
+    topics.append(TopicResponse(wanted.topic, wanted.topic_id, [part]))
 
 
 def _answer(partition: Partition, records: FileSlice | bytes) -> PartitionData:
