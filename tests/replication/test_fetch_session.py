@@ -121,6 +121,31 @@ def test_a_session_does_not_change_from_names_to_ids() -> None:
     assert resolved.error == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
 
 
+def test_the_epoch_is_looked_at_before_how_topics_are_named() -> None:
+    sessions = Sessions()
+    session_id = sessions.open([0])
+
+    resolved = sessions.ask(session_id, 2, [], by_topic_id=True)
+
+    assert resolved.error == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+def test_a_session_may_begin_with_nothing() -> None:
+    sessions = Sessions(slots=1)
+    session_id = sessions.open([])
+
+    assert indexes(sessions.ask(session_id, 1, [3])) == [3]
+    assert sessions.ask(0, 0, []).session is None, "it takes nobody's place"
+
+
+def test_a_session_of_nothing_ends_when_nothing_comes() -> None:
+    sessions = Sessions()
+    session_id = sessions.open([])
+
+    assert sessions.ask(session_id, 1, []).session is None
+    assert sessions.ask(session_id, 2, []).error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
 def test_forgetting_the_last_partition_ends_the_session() -> None:
     sessions = Sessions()
     session_id = sessions.open([0])

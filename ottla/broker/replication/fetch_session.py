@@ -9,6 +9,10 @@ session's id and an epoch that counts up; a wrong one is refused, and the client
 | (any, 0) | end session `id`; a new session with what is listed | new, or 0 if there is no room |
 | (id, n > 0) | what is listed changes the session, forgotten partitions leave it | id |
 
+A session may begin with nothing listed; one that has nothing after a later request is gone: so do
+`maybeCreateSession` and `newContext` of Apache Kafka, and there, too, the epoch is looked at before
+how the session names its topics.
+
 Pure: time comes in, ids come from the Rng.
 """
 
@@ -111,7 +115,7 @@ class FetchSessions:
 
     def _open(self, wanted: list[Wanted], by_topic_id: bool, now_ms: int) -> Resolved:
         partitions = {_key(item, by_topic_id): item for item in wanted}
-        if not partitions or not self._make_room(len(partitions), now_ms):
+        if not self._make_room(len(partitions), now_ms):
             return Resolved(ErrorCode.NONE, None, False, wanted)
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
@@ -124,10 +128,10 @@ class FetchSessions:
         session = self._sessions.get(request.session_id)
         if session is None:
             return _refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        if session.by_topic_id != by_topic_id:
-            return _refused(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         if session.epoch != request.session_epoch:
             return _refused(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.by_topic_id != by_topic_id:
+            return _refused(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
         session.last_used_ms = now_ms
         room: int | None = None  # counted when it matters: few requests bring new partitions
