@@ -1,5 +1,5 @@
 # One broker on port 9092, data in /var/lib/ottla:
-#   docker build -t ottla . && docker run -p 9092:9092 -v ottla:/var/lib/ottla ottla
+#   docker build -t ottla . && docker run -p 127.0.0.1:9092:9092 -v ottla-data:/var/lib/ottla ottla
 # Settings are those of the apache/kafka image: KAFKA_NODE_ID, KAFKA_LISTENERS, CLUSTER_ID, ...
 
 FROM python:3.11-slim AS build
