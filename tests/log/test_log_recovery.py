@@ -308,6 +308,49 @@ def test_a_clean_log_that_does_not_end_well_is_recovered() -> None:
     assert not log.recovery.clean
 
 
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("left", [None, 0, 4])
+def test_a_log_whose_file_is_gone_or_was_emptied_gives_no_offset_twice(
+    left: int | None, clean: bool
+) -> None:
+    """Or was cut between two batches, which leaves it as sound as it was."""
+    disk = filled(6)
+    open_log(disk, RELAXED, clean=False, recovery_point=6).close()
+    if left is None:
+        disk.remove(path_of(0))
+    else:
+        disk.open(path_of(0)).truncate(left * SIZE)
+    events = RecordedEvents()
+    log = open_log(disk, RELAXED, clean=clean, recovery_point=6, high_watermark=6, events=events)
+
+    errors = ["clean_log_broken"] * clean + ["log_shorter_than_recovery_point"]
+    assert [name for level, name, _ in events.told if level == "error"] == errors
+    assert events.fields("log_shorter_than_recovery_point")["end_offset"] == (left or 0)
+    assert not log.recovery.clean
+    assert log.log_start_offset == (6 if left is None else 0)
+    assert append(log) == 6
+    log.close()
+    events = RecordedEvents()
+    again = open_log(disk, RELAXED, recovery_point=7, high_watermark=7, events=events)
+
+    assert events.told == []
+    assert (again.log_start_offset, again.log_end_offset) == (log.log_start_offset, 7)
+
+
+def test_a_clean_log_without_its_last_file_gives_no_offset_twice() -> None:
+    disk = filled(40)
+    open_log(disk, RELAXED, clean=False, recovery_point=40).close()
+    last = bases(disk)[-1]
+    disk.remove(path_of(last))
+    events = RecordedEvents()
+    log = open_log(disk, RELAXED, recovery_point=40, high_watermark=40, events=events)
+
+    assert events.fields("clean_log_broken")["reason"] == (
+        f"it ends at offset {last}, and was synced up to 40"
+    )
+    assert append(log) == 40
+
+
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("damage", ["missing", "short", "long", "odd", "zeros", "garbage", "empty"])
 def test_a_bad_index_is_rebuilt(suffix: str, damage: str) -> None:

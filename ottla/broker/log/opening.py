@@ -15,7 +15,7 @@ from ottla.broker.log.leader_epochs import LeaderEpochs
 from ottla.broker.log.leftovers import Contents, tidy
 from ottla.broker.log.partition_dir import PartitionDir
 from ottla.broker.log.producer_state import EndedTransaction, ProducerState, SnapshotCorrupt
-from ottla.broker.log.recovery import Recovery, RecoveryReport
+from ottla.broker.log.recovery import Recovery, RecoveryReport, tell_shorter
 from ottla.broker.log.segment import SNAPSHOT_SUFFIX, Segment
 from ottla.broker.log.segments import Segments, write_snapshot
 from ottla.broker.log.transaction_index import AbortedTransaction, completed
@@ -214,7 +214,7 @@ class _Opening:
         self._report.clean = clean
         self._epochs = self._read_epochs()
         segments = [self._load_segment(base) for base in sorted(self._contents.segments)]
-        end_offset = self._find_end(segments) if clean and segments else None
+        end_offset = self._find_end(segments, recovery_point, log_start_offset) if clean else None
         is_closed = end_offset is not None and end_offset in self._contents.snapshots
         needs_segment = False
         if end_offset is not None:
@@ -228,6 +228,11 @@ class _Opening:
             needs_segment = recovery.needs_segment
         else:
             end_offset = log_start_offset
+            if end_offset < recovery_point:
+                # As where the end of a file is lost: no offset is given twice.
+                self._report.clean = False
+                tell_shorter(self._directory, end_offset, recovery_point)
+                end_offset = log_start_offset = recovery_point
         opened = Segments(self._directory, self._config)
         opened.load(segments)
         log_start_offset = max(log_start_offset, segments[0].base_offset if segments else 0)
@@ -276,14 +281,24 @@ class _Opening:
         segment.load_size()
         return segment
 
-    def _find_end(self, segments: list[Segment]) -> int | None:
-        """Where a cleanly stopped log ends, or None if its last segment does not end well."""
-        segments[-1].open()
+    def _find_end(
+        self, segments: list[Segment], recovery_point: int, log_start_offset: int
+    ) -> int | None:
+        """Where a cleanly stopped log ends, or None if its last segment does not end well, or
+        ends below what was synced: a file is missing, or was emptied or cut between two batches."""
         try:
-            return segments[-1].find_end()
+            end_offset = log_start_offset
+            if segments:
+                segments[-1].open()
+                end_offset = segments[-1].find_end()
         except KafkaError as error:
-            self._directory.events.error("clean_log_broken", reason=error.message)
-            return None
+            reason = error.message
+        else:
+            if end_offset >= recovery_point:
+                return end_offset
+            reason = f"it ends at offset {end_offset}, and was synced up to {recovery_point}"
+        self._directory.events.error("clean_log_broken", path=self._directory.path, reason=reason)
+        return None
 
     def _load_producers(self, segments: list[Segment], end_offset: int) -> None:
         self._producers = load_snapshot(

@@ -162,12 +162,7 @@ class Recovery:
                 return self._end_behind_hole(segments[kept : index + 1]), end_offset
         if end_offset < self._recovery_point:
             # Offsets that were acknowledged are never given again.
-            self._directory.events.error(
-                "log_shorter_than_recovery_point",
-                path=self._directory.path,
-                end_offset=end_offset,
-                recovery_point=self._recovery_point,
-            )
+            tell_shorter(self._directory, end_offset, self._recovery_point)
             self.needs_segment = True
             end_offset = self._recovery_point
         return self._end_behind_hole(segments[kept:]), end_offset
@@ -406,6 +401,16 @@ class Recovery:
 def _limit_of(segment: Segment) -> int:
     """Below it are all offsets for which an index has room; no CRC covers that of a batch."""
     return segment.base_offset + RELATIVE_OFFSET_MAX + 1
+
+
+def tell_shorter(directory: PartitionDir, end_offset: int, recovery_point: int) -> None:
+    """What was synced is gone; the log goes on at the recovery point."""
+    directory.events.error(
+        "log_shorter_than_recovery_point",
+        path=directory.path,
+        end_offset=end_offset,
+        recovery_point=recovery_point,
+    )
 
 
 def remove_indexes(directory: PartitionDir, segment: Segment) -> None:

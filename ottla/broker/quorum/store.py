@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.log.log import UPPER_LOG_END, Log
+from ottla.broker.log.segment import LOG_SUFFIX
 from ottla.broker.ports import Disk, Events
 from ottla.broker.quorum.raft import QuorumError
 from ottla.broker.quorum.snapshot import (
@@ -203,6 +204,7 @@ class QuorumStore:
     def _open_log(self, now_ms: int) -> Log:
         oldest = self.snapshots[0].end_offset if self.snapshots else 0
         newest = self.snapshots[-1].end_offset if self.snapshots else 0
+        has_files = any(name.endswith(LOG_SUFFIX) for name in self._disk.list(self.directory))
         settings = self._settings
         log = Log.open(
             self._disk,
@@ -217,7 +219,8 @@ class QuorumStore:
                 retention_ms=-1,
                 retention_bytes=-1,
             ),
-            recovery_point=newest,
+            # Without any file nothing was lost: a snapshot may have come alone.
+            recovery_point=newest if has_files else 0,
             log_start_offset=oldest,
             high_watermark=newest,
             clean=False,
