@@ -20,10 +20,9 @@ from ottla.broker.broker import Broker
 from ottla.broker.faults import EXIT_STATUS, StorageLost
 from ottla.broker.handlers.topic_names import INTERNAL_TOPICS
 from ottla.broker.kernel_sends import KernelSends
-from ottla.broker.log.directories import ForeignLogDir, LogDirError, UnusableLogDir
+from ottla.broker.log.directories import BusyLogDir, LogDirError, UnusableLogDir
 from ottla.broker.log.flush import FULL_DISK_ERRORS
 from ottla.broker.metadata.image import TOPIC_RESOURCE
-from ottla.broker.metadata.records import MetadataError
 from ottla.broker.network.moderation import Moderation
 from ottla.broker.open_files import FEW_CONNECTIONS, WHAT_TO_DO
 from ottla.broker.ports import Events
@@ -37,6 +36,7 @@ from ottla.config.types import LONG_MAX
 from ottla.protocol.errors import KafkaError
 
 EX_UNAVAILABLE = 69
+"""sysexits.h: another start may go better, as when a port or a directory is free again."""
 EX_SOFTWARE = 70
 """sysexits.h: a broken invariant of ours ended the broker."""
 EX_CONFIG = 78
@@ -119,14 +119,16 @@ def _run(loaded: Loaded) -> int:
     except StorageLost as error:
         way_out = GONE_DIRS if error.number == errno.ENOENT else SOUND_DIRS
         return _refuse(f"{error}. {way_out}", EXIT_STATUS)
-    except ForeignLogDir as error:
-        return _refuse(str(error), EX_CONFIG)
+    except BusyLogDir as error:
+        return _refuse(str(error), EX_UNAVAILABLE)
     except UnusableLogDir as error:
         return _refuse(f"{error} {SOUND_DIRS}", EX_CONFIG)
-    except (LogDirError, QuorumError, MetadataError) as error:
-        return _refuse(str(error), EX_UNAVAILABLE)
+    except (LogDirError, QuorumError) as error:
+        return _refuse(str(error), EX_CONFIG)
     except OSError as error:
-        return _refuse(_sentence(error, loaded), EX_UNAVAILABLE)
+        # What this user may not do, as to have a port below 1024, the next start may not either.
+        status = EX_CONFIG if isinstance(error, PermissionError) else EX_UNAVAILABLE
+        return _refuse(_sentence(error, loaded), status)
     except KafkaError as error:  # the metadata log has no room for this broker's registration
         reason = _sentence(error.disk_error, loaded) if error.disk_error else str(error)
         return _refuse(f"the metadata log cannot be written: {reason}", EX_UNAVAILABLE)

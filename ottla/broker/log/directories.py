@@ -30,17 +30,22 @@ _MAX_PARTITION = 2**31 - 1
 
 
 class LogDirError(Exception):
-    """A log dir that this broker must not use; the text is a sentence for whoever started it."""
+    """A log dir that this broker must not use; the text is a sentence for whoever started it.
+
+    Unless it is a BusyLogDir, another start with the same settings would say the same.
+    """
+
+
+class BusyLogDir(LogDirError):
+    """One that another process holds, which may be about to end."""
 
 
 class ForeignLogDir(LogDirError):
-    """One of another broker or another cluster: another start with the same settings would say the
-    same."""
+    """One of another broker or another cluster."""
 
 
 class UnusableLogDir(LogDirError):
-    """A log dir that cannot be made, locked or read, and without which there is no broker: another
-    start with the same settings would say the same."""
+    """One that cannot be made, locked or read, and without which there is no broker."""
 
 
 class Kind(Enum):

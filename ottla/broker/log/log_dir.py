@@ -15,6 +15,7 @@ from ottla.broker.log import checkpoints
 from ottla.broker.log.checkpoints import MetaProperties, TopicPartition
 from ottla.broker.log.directories import (
     LOCK_FILE,
+    BusyLogDir,
     ForeignLogDir,
     Kind,
     LogDirError,
@@ -65,7 +66,7 @@ class LogDir:
     def take(self) -> None:
         """Makes the directory where it is missing, and keeps every other broker out of it.
 
-        LogDirError, which names the holder, if it is in use.
+        BusyLogDir, which names the holder, if it is in use.
         """
         if self._lock is not None:
             return
@@ -75,7 +76,7 @@ class LogDir:
         except BlockingIOError as error:
             here = error.strerror == THIS_PROCESS
             holder = f"another broker of {THIS_PROCESS}" if here else error.strerror
-            raise LogDirError(
+            raise BusyLogDir(
                 f"The log dir {self.path} is in use by {holder}: two brokers"
                 " cannot share one. Stop that one, or give this one another log.dirs."
             ) from error
@@ -210,14 +211,14 @@ def take_all(
     """Makes and locks the dirs, and learns, or writes, whose they are; the id of their cluster.
 
     That is `cluster_id`, or the one that the dirs name, or else `new_cluster_id`. `faults` hears
-    of the dirs that cannot be used. Raises LogDirError, all locks given back, if one is in use,
+    of the dirs that cannot be used. Raises BusyLogDir, all locks given back, if one is in use,
     and UnusableLogDir if the broker cannot do without one.
     """
     failures: dict[str, OSError] = {}
     for log_dir in log_dirs:
         try:
             log_dir.take()
-        except LogDirError:
+        except BusyLogDir:
             for one in log_dirs:
                 one.give_back()
             raise
