@@ -120,12 +120,25 @@ def test_whose_directory_it_is() -> None:
         identify(disk, "", node_id=1, cluster_id="d")
 
 
-def test_unreadable_meta_properties_stop_the_start() -> None:
+@pytest.mark.parametrize("data", [b"", b"\0" * 20, b"garbage\n", b"version=0\nbroker.id=1\n"])
+@pytest.mark.parametrize(
+    ("cluster_id", "told"), [("c", "cluster.id=c,"), (None, "cluster.id= as clients, other log")]
+)
+def test_unreadable_meta_properties_stop_the_start_with_a_way_out(
+    data: bytes, cluster_id: str | None, told: str
+) -> None:
     disk = SimDisk()
-    disk.open("/meta.properties", create=True).pwrite(b"\0" * 20, 0)
+    disk.open("/meta.properties", create=True).pwrite(data, 0)
 
-    with pytest.raises(LogDirError, match=r"meta.properties cannot be read"):
-        identify(disk, "", node_id=1, cluster_id="c")
+    with pytest.raises(
+        LogDirError, match=r"^/meta.properties, which says whose .* cannot be read: version is "
+    ) as raised:
+        identify(disk, "", node_id=7, cluster_id=cluster_id)
+
+    said = str(raised.value)
+    assert "Take that file from a backup, or write it anew" in said
+    assert f" version=1, node.id=7, {told}" in said
+    assert "directory.id= that of the log_dirs of this broker's last RegisterBrokerRecord" in said
 
 
 def test_directory_ids_are_random_uuids() -> None:

@@ -143,7 +143,11 @@ def identify(
     try:
         meta = checkpoints.read_meta_properties(disk, directory)
     except MalformedFile as error:
-        raise LogDirError(f"{path} cannot be read: {error}.") from error
+        raise LogDirError(
+            f"{path}, which says whose the log dir is, cannot be read: {error}."
+            f" {way_to_restore_identity(node_id, cluster_id)} If the directory holds nothing else,"
+            " remove the file."
+        ) from error
     if meta is None:
         return None
     if meta.node_id != node_id:
@@ -159,6 +163,22 @@ def identify(
             f" CLUSTER_ID={meta.cluster_id}, or none, or choose another log.dirs."
         )
     return meta
+
+
+def way_to_restore_identity(node_id: int, cluster_id: str | None = None) -> str:
+    """What to do about a meta.properties that is missing or cannot be read."""
+    cluster = (
+        "cluster.id= as clients, other log dirs and the log of an earlier start (broker_started)"
+        " know it"
+        if cluster_id is None
+        else f"cluster.id={cluster_id}"
+    )
+    return (
+        "Take that file from a backup, or write it anew, a line for each:"
+        f" version=1, node.id={node_id}, {cluster}, and as directory.id= that of the log_dirs of"
+        " this broker's last RegisterBrokerRecord in"
+        " `ottla log dump --deep .../__cluster_metadata-0` which no other log dir has."
+    )
 
 
 def new_directory_id(rng: Rng) -> bytes:

@@ -25,6 +25,7 @@ from ottla.broker.log.directories import (
     make_log_dir,
     new_directory_id,
     parse_name,
+    way_to_restore_identity,
 )
 from ottla.broker.log.loading import CHECKPOINT_FILES, Rows
 from ottla.broker.log.log import Log
@@ -101,10 +102,7 @@ class LogDir:
             if holds_partition(self._disk, path, known.kind) and self._disk.list(path):
                 raise ForeignLogDir(
                     f"The log dir {self.path} holds {name}, and its meta.properties, which says"
-                    " whose it is, is missing. Take that file from a backup, or write it anew:"
-                    f" version=1, node.id={node_id}, cluster.id as clients and other log dirs know"
-                    " it, and as directory.id that of the log_dirs of this broker's last record in"
-                    " `ottla log dump --deep .../__cluster_metadata-0` which no other log dir has."
+                    f" whose it is, is missing. {way_to_restore_identity(node_id)}"
                 )
 
     def join(self, meta: MetaProperties, *, now_ms: int) -> None:
