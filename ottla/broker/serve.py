@@ -30,7 +30,7 @@ from ottla.broker.processors import LinuxProcessors
 from ottla.broker.quorum.raft import QuorumError
 from ottla.broker.telemetry.logs import open_log
 from ottla.compiled import build
-from ottla.config.cautions import cautions
+from ottla.config.cautions import cautions, overruled
 from ottla.config.load import Loaded, load
 from ottla.config.types import LONG_MAX
 from ottla.protocol.errors import KafkaError
@@ -263,7 +263,8 @@ def _notes(broker: Broker, loaded: Loaded) -> list[str]:
         for topic in image.topics.by_name
         if topic not in INTERNAL_TOPICS
     }
-    return [*loaded.notes, *cautions(broker.rooms.config, own)]
+    in_force = broker.rooms.config
+    return [*loaded.notes, *overruled(in_force, loaded.origins), *cautions(in_force, own)]
 
 
 def _durability(flush_messages: int) -> str:

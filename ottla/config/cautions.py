@@ -2,7 +2,8 @@
 
 Two settings that act have values that do not: logs are not compacted yet; and a minimum of in-sync
 replicas is never more than a partition's replicas, in Kafka neither, of which a single node has
-one. Kafka's keys that have no meaning here at all are the third case.
+one. Kafka's keys that have no meaning here at all are the third case. A fourth is what a
+start gives while the cluster's metadata holds another value, made at run time: that is in force.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import NamedTuple
 
 from ottla.config.broker import BrokerConfig
 from ottla.config.catalogue import setting_key
+from ottla.config.describe import FALLBACKS_OF
 from ottla.config.keys import Key, Value, render
 from ottla.config.topic import BROKER_KEY_OF, topic_defaults, topic_keys
 
@@ -89,6 +91,41 @@ def cautions(config: BrokerConfig, topics: Mapping[str, Mapping[str, str]]) -> l
         if places:
             sentences.append(f"{', '.join(places)}: {promise.sentence}")
     return sentences
+
+
+def overruled(config: BrokerConfig, origins: Mapping[str, str]) -> list[str]:
+    """Sentences on what was given at the start and is not in force, for a setting made at run time
+    goes before it. `origins` say where each of the start's settings was given."""
+    layers = config.layers
+    sentences = []
+    for name, text in sorted({**layers.dynamic_default, **layers.dynamic_broker}.items()):
+        family = FALLBACKS_OF.get(name, (name,))
+        weaker = family[family.index(name) :]
+        given = next((one for one in weaker if one in layers.static), None)
+        if given is None or (given == name and _is_same(name, text, layers.static[given])):
+            continue
+        key = setting_key(name)
+        scope = "this broker" if name in layers.dynamic_broker else "all brokers"
+        made, before = "a value", "that"
+        if key is not None and not key.sensitive:  # what nobody knows may be a plugin's secret
+            made, before = _printable(text), _printable(layers.static[given])
+        if given != name:
+            before = f"{given}={before}"
+        sentences.append(
+            f"{name}: {made}, changed at run time for {scope}, goes before {before} of"
+            f" {origins.get(given, 'the start')}; kafka-configs.sh --delete-config takes it back"
+        )
+    return sentences
+
+
+def _is_same(name: str, text: str, other: str) -> bool:
+    key = setting_key(name)
+    return text == other if key is None else key.parse(text) == key.parse(other)
+
+
+def _printable(text: str) -> str:
+    """A client has set it, and must not command the terminal."""
+    return "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in text)
 
 
 def _shown(topics: list[str]) -> str:

@@ -25,7 +25,8 @@ _FALLBACKS = (
     ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
     RETENTION_KEYS,
 )
-_FALLBACKS_OF = {name: names for names in _FALLBACKS for name in names}
+FALLBACKS_OF = {name: names for names in _FALLBACKS for name in names}
+"""Of each name all of its family: whichever comes first among them and is set holds."""
 
 
 class TopicDescriber:
@@ -139,7 +140,7 @@ def _entry(
 
 def _synonyms(config: BrokerConfig, name: str) -> tuple[Synonym, ...]:
     listener, base = split_listener_prefix(name)
-    names = (name, base) if listener else _FALLBACKS_OF.get(name, (name,))
+    names = (name, base) if listener else FALLBACKS_OF.get(name, (name,))
     places = _places(config, names)
     return tuple(dropwhile(lambda synonym: synonym.name != name, places))
 

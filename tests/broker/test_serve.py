@@ -111,6 +111,27 @@ async def test_the_start_says_which_settings_do_less_than_they_promise(
     assert "min.insync.replicas=2: " in least
 
 
+async def test_a_setting_that_a_change_at_run_time_overrules_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with Broker(tmp_path) as broker:
+        await _alter_in_the_cluster(broker, "log.retention.ms", "86400000")
+    events = RecordedEvents()
+    async with Broker(tmp_path, config={"log.retention.ms": 5000}) as broker:
+        loaded = Loaded(broker.running.rooms.config, {"log.retention.ms": "--override"})
+        serve.say_ready(broker.running, loaded)
+        serve.tell_started(broker.running, loaded, events)
+
+    sentence = (
+        "log.retention.ms: 86400000, changed at run time for all brokers, goes before 5000 of"
+        " --override"
+    )
+    ((_, started, told),) = events.told
+    assert f"  note        {sentence}" in capsys.readouterr().out
+    assert started == "broker_started"
+    assert [note for note in told["notes"] if sentence in note]
+
+
 async def test_the_start_tells_of_an_advertised_port_0_which_it_became(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -10,12 +10,24 @@ from ottla.config.cautions import (
     caution_of_broker,
     caution_of_topic,
     cautions,
+    overruled,
 )
 
 
 def _config(**settings: str) -> BrokerConfig:
     static = {name.replace("_", "."): value for name, value in settings.items()}
     return BrokerConfig.assemble(Layers(static=static))
+
+
+def _overruled(
+    static: dict[str, str],
+    *,
+    default: dict[str, str] | None = None,
+    broker: dict[str, str] | None = None,
+    origins: dict[str, str] | None = None,
+) -> list[str]:
+    layers = Layers(static=static, dynamic_default=default or {}, dynamic_broker=broker or {})
+    return overruled(BrokerConfig.assemble(layers), origins or {})
 
 
 def test_there_is_nothing_to_say_of_kafkas_defaults() -> None:
@@ -87,3 +99,47 @@ def test_a_topics_that_does_less_has_one(name: str, text: str, said: str) -> Non
 )
 def test_a_brokers_that_does_less_has_one(name: str, text: str, said: str) -> None:
     assert said in str(caution_of_broker(name, text))
+
+
+def test_what_was_changed_at_run_time_goes_before_what_the_start_gives() -> None:
+    static = {"log.retention.ms": "5000", "log.segment.bytes": "2097152"}
+    (by_all,) = _overruled(
+        static,
+        default={"log.retention.ms": "86400000"},
+        origins={"log.retention.ms": "--override"},
+    )
+    (by_one,) = _overruled(
+        static, default={"log.retention.ms": "5000"}, broker={"log.retention.ms": "6000"}
+    )
+
+    assert by_all == (
+        "log.retention.ms: 86400000, changed at run time for all brokers, goes before 5000 of"
+        " --override; kafka-configs.sh --delete-config takes it back"
+    )
+    assert by_one.startswith(
+        "log.retention.ms: 6000, changed at run time for this broker, goes before 5000 of the start"
+    )
+
+
+def test_a_name_that_goes_before_the_one_of_the_start_overrules_it_too() -> None:
+    (sentence,) = _overruled({"log.retention.hours": "1"}, broker={"log.retention.ms": "86400000"})
+
+    assert " goes before log.retention.hours=1 of the start" in sentence
+
+
+def test_what_is_the_same_or_was_never_given_overrules_nothing() -> None:
+    same = {"log.retention.ms": " 5000"}
+    assert _overruled({"log.retention.ms": "5000"}, default=same) == []
+    assert _overruled({"log.retention.ms": "5000"}, default={"log.roll.ms": "9"}) == []
+    assert _overruled({}, default={"log.retention.ms": "7"}) == []
+    one = {"log.retention.ms": "5000"}
+    assert _overruled(one, default={"log.retention.ms": "7"}, broker=one) == []
+
+
+def test_a_secret_is_not_told_and_a_clients_text_commands_no_terminal() -> None:
+    (secret,) = _overruled({"rsm.config.key": "hush"}, broker={"rsm.config.key": "quiet"})
+    (text,) = _overruled({"broker.rack": "a"}, broker={"broker.rack": "b\x1b[31m"})
+
+    assert "hush" not in secret
+    assert "quiet" not in secret
+    assert "broker.rack: b\\u001b[31m, changed" in text
