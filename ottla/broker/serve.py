@@ -51,7 +51,9 @@ GONE_DIRS = (
 RELAXED_AT = LONG_MAX
 WAYS_OUT = {
     errno.EADDRINUSE: "Another broker may have the port, Ottla or Kafka; `ss -ltnp` names who has."
-    " Stop that one, or choose another port: --override listeners=PLAINTEXT://localhost:9192",
+    " Stop that one, or choose another port (--override listeners=PLAINTEXT://localhost:9192)."
+    " Beside another Ottla this one needs its own log.dirs, too (--override log.dirs=DIRECTORY),"
+    " and for its metrics its own ottla.telemetry.port (0 takes a free port).",
     errno.EADDRNOTAVAIL: "Name a host of this machine, or none for all: PLAINTEXT://:9092.",
     errno.EACCES: "Choose a port above 1023 with listeners, or run as a user who may have it.",
 }

@@ -39,7 +39,9 @@ def test_a_taken_port_is_named_with_who_may_have_it_and_the_ways_out(
     assert capsys.readouterr().err == (
         f"ottla: cannot listen on 127.0.0.1:{port}: Address already in use. Another broker may have"
         " the port, Ottla or Kafka; `ss -ltnp` names who has. Stop that one, or choose another"
-        " port: --override listeners=PLAINTEXT://localhost:9192\n"
+        " port (--override listeners=PLAINTEXT://localhost:9192). Beside another Ottla this one"
+        " needs its own log.dirs, too (--override log.dirs=DIRECTORY), and for its metrics its own"
+        " ottla.telemetry.port (0 takes a free port).\n"
     )
     assert not (tmp_path / "data").exists()
 
