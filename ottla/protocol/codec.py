@@ -2,7 +2,7 @@
 
 What is compiled is the straight text of `source`: no loop over fields at run time. It is
 registered in `linecache`, so tracebacks show its lines, and
-`python -m ottla.protocol.codec Fetch 12` prints it.
+`python -m ottla.protocol.codec Fetch 12` prints it. Without arguments that lists the messages.
 """
 
 from __future__ import annotations
@@ -10,8 +10,11 @@ from __future__ import annotations
 import importlib
 import linecache
 import pkgutil
+import re
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from difflib import get_close_matches
 from typing import Any, TypeAlias, TypeVar
 
 from ottla.protocol import messages
@@ -20,6 +23,11 @@ from ottla.protocol.source import DecodeSource, EncodeSource, Source
 from ottla.protocol.wire import Payload
 
 M = TypeVar("M", bound=Message)
+
+NOT_FOUND = 1
+USAGE = 2
+"""Statuses, as those of the `ottla` commands."""
+COMMAND = "python -m ottla.protocol.codec"
 
 Decoder: TypeAlias = Callable[[memoryview, int], tuple[M, int]]
 Encoder: TypeAlias = Callable[[M, bytearray, list[tuple[int, Payload]]], None]
@@ -75,20 +83,57 @@ def message_classes() -> Iterator[type[Message]]:
 
 
 def main(arguments: list[str]) -> int:
-    """Print the compiled source of a message, or of an API's request and response."""
-    if len(arguments) != 2 or not arguments[1].isdigit():
-        sys.stderr.write("usage: python -m ottla.protocol.codec NAME VERSION\n")
-        return 2
-    name, version = arguments[0], int(arguments[1])
-    wanted = {name, name + "Request", name + "Response"}
-    found = [cls for cls in message_classes() if cls.__name__ in wanted]
-    if not found:
-        sys.stderr.write(f"no message is called {name}\n")
-        return 1
-    for cls in found:
-        for source in (DecodeSource(cls, version), EncodeSource(cls, version)):
-            sys.stdout.write(f"# {source.title}\n{source.text()}\n")
+    """Print the compiled source of a message, or of an API's request and response; without
+    arguments the names, each with its versions. The status; what is wrong is a sentence."""
+    if not arguments:
+        return _write(f"{name} {_shown(classes)}" for name, classes in _by_name().items())
+    if len(arguments) != 2 or not re.fullmatch("[0-9]{1,5}", arguments[1]):
+        return _refuse(f"usage: {COMMAND} NAME VERSION; `{COMMAND}` lists the names.", USAGE)
+    wanted, version = arguments[0].lower(), int(arguments[1])
+    known = _by_name() | {cls.__name__: [cls] for cls in message_classes()}
+    found = next((name for name in known if name.lower() == wanted), None)
+    if found is None:
+        near = get_close_matches(wanted, map(str.lower, known), n=1)
+        hints = [f" Did you mean {name}?" for name in known if name.lower() in near]
+        sentence = f"no message is called {arguments[0]}.{''.join(hints)} `{COMMAND}` lists them."
+        return _refuse(sentence, NOT_FOUND)
+    classes = [cls for cls in known[found] if version in cls.__schema__.versions]
+    if not classes:
+        return _refuse(f"{found} has no version {version}: {_shown(known[found])}.", NOT_FOUND)
+    sources = [source(cls, version) for cls in classes for source in (DecodeSource, EncodeSource)]
+    return _write(f"# {source.title}\n{source.text()}" for source in sources)
+
+
+def _by_name() -> dict[str, list[type[Message]]]:
+    """The messages by the name of their API, sorted; one that has none is there by its own."""
+    found: dict[str, list[type[Message]]] = {}
+    for cls in message_classes():
+        name = cls.__name__.removesuffix("Request").removesuffix("Response")
+        found.setdefault(name, []).append(cls)
+    return dict(sorted(found.items()))
+
+
+def _shown(classes: list[type[Message]]) -> str:
+    """Their versions, which a request has in common with its response."""
+    first = min(cls.__schema__.versions.first for cls in classes)
+    last = max(cls.__schema__.versions.last for cls in classes)
+    return f"{first}-{last}" if first < last else f"{first}"
+
+
+def _write(texts: Iterator[str]) -> int:
+    try:
+        for text in texts:
+            sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:  # who reads has seen enough; the interpreter must not try again
+        with suppress(BrokenPipeError):
+            sys.stdout.close()
     return 0
+
+
+def _refuse(sentence: str, status: int) -> int:
+    sys.stderr.write(f"{sentence}\n")
+    return status
 
 
 if __name__ == "__main__":

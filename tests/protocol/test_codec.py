@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import traceback
 
 import pytest
@@ -161,9 +163,57 @@ def test_the_source_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         assert printed.count(f"# {title}") == 2
 
 
-@pytest.mark.parametrize(("arguments", "status"), [([], 2), (["Fetch", "x"], 2), (["No", "1"], 1)])
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [(["Fetch"], 2), (["Fetch", "x"], 2), (["Fetch", "\u00b2"], 2), (["No", "1"], 1)],
+)
 def test_a_wrong_command_line(
     arguments: list[str], status: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == status
     assert capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["produce", "PRODUCE", "Produce", "produceRequest"])
+def test_a_name_is_found_in_whatever_case(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name, "9"]) == 0
+
+    assert capsys.readouterr().out.startswith("# ProduceRequest v9\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["Produce", "99"], "Produce has no version 99: 3-13.\n"),
+        (["producs", "9"], "no message is called producs. Did you mean Produce?"),
+        (["Fetch"], "usage: python -m ottla.protocol.codec NAME VERSION"),
+    ],
+)
+def test_what_cannot_be_printed_is_a_sentence(
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments)
+
+    assert capsys.readouterr().err.startswith(sentence)
+
+
+def test_without_arguments_the_names_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    lines = capsys.readouterr().out.splitlines()
+
+    assert "Produce 3-13" in lines
+    for line in lines:
+        name, _, versions = line.partition(" ")
+        assert main([name, versions.partition("-")[0]]) == 0, line
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    command = [sys.executable, "-m", "ottla.protocol.codec", "Produce", "9"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as printing:
+        assert printing.stdout is not None
+        assert printing.stderr is not None
+        printing.stdout.close()
+        said = printing.stderr.read()
+
+    assert said == b""
+    assert printing.returncode == 0
