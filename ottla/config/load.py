@@ -102,7 +102,8 @@ def load(
 ) -> Loaded:
     """The settings of a broker; ConfigError lists everything that is wrong with them.
 
-    `overrides` are `key=value` texts, or a mapping of keys to values of any kind. `environ` is the
+    `overrides` are `key=value` texts, or a mapping of keys to values of any kind; a list or a tuple
+    is the comma-separated list of its entries. `environ` is the
     process's environment unless another is given; a broker inside somebody's program gives {}.
     """
     settings: dict[str, Setting] = {}
@@ -186,8 +187,7 @@ def _from_overrides(
 ) -> Iterator[tuple[str, Setting]]:
     if isinstance(overrides, Mapping):
         for name, value in overrides.items():
-            text = str(value).lower() if isinstance(value, bool) else str(value)
-            yield name, Setting(name, text.strip(), "config")
+            yield name, Setting(name, _text_of(name, value).strip(), "config")
         return
     for override in overrides:
         name, equals, text = override.partition("=")
@@ -195,6 +195,18 @@ def _from_overrides(
         if not equals or not name:
             raise ConfigError(f"--override {override}: allowed is key=value.")
         yield name, Setting(name, text.strip(), "--override")
+
+
+def _text_of(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, list | tuple):
+        return str(value)
+    entries = [str(one) for one in value]
+    for entry in entries:
+        if "," in entry:
+            raise ConfigError(f"config: {name}: {entry!r} has a comma, which parts entries.")
+    return ",".join(entries)
 
 
 def _problems(setting: Setting) -> Iterator[str]:

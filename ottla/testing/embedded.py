@@ -7,8 +7,9 @@
         producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers})
 
 Without `data_dir` the data lives in a temporary directory, made at the start, that goes with the
-broker. Settings are Kafka's: `Broker(config={"num.partitions": 3})`; what they say of listeners and
-log dirs goes before `port` and `data_dir`. Several brokers run side by side. One that was stopped
+broker. Settings are Kafka's: `Broker(config={"num.partitions": 3})`, with a list where Kafka's
+value is one: `{"log.cleanup.policy": ["compact", "delete"]}`; what they say of listeners and log
+dirs goes before `port` and `data_dir`. Several brokers run side by side. One that was stopped
 may start again: with its data if it has a directory of its own, else with none.
 """
 
@@ -31,7 +32,7 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.load import load
 
 T = TypeVar("T")
-Setting = str | int | float | bool
+Setting = str | int | float | bool | list[str] | tuple[str, ...]
 
 
 HEARTBEAT_MS = 500
@@ -67,8 +68,7 @@ class Broker:
         config: Mapping[str, Setting] | None = None,
     ) -> None:
         self._data_dir = None if data_dir is None else _checked_path(data_dir)
-        if not 0 <= port <= PORT_MAX:
-            raise ValueError(f"port={port}: 0, for any that is free, to {PORT_MAX}")
+        _check_port(port)
         self._settings: dict[str, Setting] = {
             "listeners": f"PLAINTEXT://127.0.0.1:{port}",
             "ottla.telemetry.port": -1,
@@ -275,6 +275,14 @@ def _checked_path(data_dir: str | os.PathLike[str]) -> str:
             " at its ends"
         )
     return path
+
+
+def _check_port(port: object) -> None:
+    allowed = f"0, for any that is free, to {PORT_MAX}"
+    if not isinstance(port, int):
+        raise TypeError(f"port={port!r}: a whole number, {allowed}")
+    if not 0 <= port <= PORT_MAX:
+        raise ValueError(f"port={port}: {allowed}")
 
 
 def _new_loop(use_uvloop: bool | None) -> asyncio.AbstractEventLoop:

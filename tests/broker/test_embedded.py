@@ -332,6 +332,16 @@ def test_what_is_no_path_or_no_port_is_told_by_its_name() -> None:
         BrokerThread({"num.partitions": 3})  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="port=70000: 0, for any that is free, to 65535"):
         BrokerThread(port=70_000)
+    for port in ("abc", "9092", None, 9092.0):
+        with pytest.raises(TypeError, match=f"port={port!r}: a whole number, 0, for any that is"):
+            BrokerThread(port=port)  # type: ignore[arg-type]
+
+
+async def test_a_setting_that_is_a_list_may_be_given_as_one() -> None:
+    async with Broker(config={"log.cleanup.policy": ["compact", "delete"]}) as broker:
+        assert broker.running.rooms.config.log_cleanup_policy == ("compact", "delete")
+    with pytest.raises(ConfigError, match=r"log\.dirs: 'a,b' has a comma"):
+        Broker(config={"log.dirs": ("a,b", "c")})
 
 
 def test_a_client_finds_a_listener_on_an_ipv6_address() -> None:
