@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from collections.abc import Iterator
 
@@ -64,10 +65,26 @@ def test_what_was_changed_at_run_time_is_shown_with_where(
     assert told.err == ""
 
 
-def test_without_it_the_changes_are_said_to_be_missing(capsys: CaptureText) -> None:
+def test_without_it_a_person_is_told_that_the_changes_are_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: CaptureText
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert main(["config", "log.retention.ms"]) == 0
 
     assert "--bootstrap-server HOST:PORT" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("is_terminal", "words"), [(False, []), (True, ["--json"])])
+def test_a_program_that_reads_the_settings_is_told_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, capsys: CaptureText, is_terminal: bool, words: list[str]
+) -> None:
+    for variable in os.environ:
+        if variable.startswith(("KAFKA_", "OTTLA_")):
+            monkeypatch.delenv(variable)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: is_terminal)
+    assert main(["config", "log.retention.ms", *words]) == 0
+
+    assert capsys.readouterr().err == ""
 
 
 def test_nobody_there_and_what_is_no_address(capsys: CaptureText) -> None:

@@ -123,7 +123,9 @@ def command(
     elif rows:
         click.echo("\n".join(_properties(rows)))
     if rows and addresses is None:
-        for note in (*loaded.notes, AT_A_START):
+        # A person may take what is shown for a running broker's; a program asked for this.
+        is_read_here = sys.stdout.isatty() and not as_json
+        for note in (*loaded.notes, *((AT_A_START,) if is_read_here else ())):
             click.echo(f"ottla: {note}", err=True)
     return 0 if rows else NOT_FOUND
 
