@@ -74,6 +74,18 @@ def test_each_turn_has_its_share_of_time_and_the_others_wait_in_their_order() ->
     assert lane.take(now_s)
 
 
+def test_who_comes_when_nobody_has_asked_to_pass_has_a_turn_made() -> None:
+    """A request that waited for the answers before it, on a connection that is quiet since."""
+    turns = Turns()
+    went: list[float] = []
+    lane = Lane(cast(asyncio.AbstractEventLoop, turns), lambda: 7.0, lambda: 0)
+
+    lane.add(SimpleNamespace(go_on=went.append))
+
+    assert turns.turn()
+    assert went == [7.0]
+
+
 def test_a_request_that_takes_longer_than_a_turn_may_is_alone_in_it() -> None:
     turns = Turns()
     clock = iter(range(100))

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from ottla.broker.broker import Broker as RunningBroker
-from ottla.broker.faults import StorageLost
 from ottla.broker.log.checkpoints import CLEAN_SHUTDOWN_FILE
 from ottla.broker.log.flush import FlushTicket
 from ottla.broker.log.log import Log
@@ -224,8 +223,7 @@ async def test_a_stop_on_a_full_disk_gives_the_directory_back(
     assert await codes(raw) == [0]
     with monkeypatch.context() as patch:
         patch.setattr(PosixFile, "pwrite", full)
-        with pytest.raises(StorageLost):
-            await broker.stop()
+        await broker.stop()  # what it has no room for a start makes anew
     raw.close()
 
     async with Broker(tmp_path) as again:

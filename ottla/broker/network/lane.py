@@ -90,6 +90,9 @@ class Lane:
     def add(self, waiting: Waiting) -> None:
         """`go_on` is called when it is its turn."""
         self._waiting.append(waiting)
+        if not self._is_turning:  # it has waited for an answer until now
+            self._is_turning = True
+            self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
         self._is_turning = False
