@@ -192,6 +192,24 @@ def test_what_a_failed_disk_call_left_in_the_cache_is_written_again(call: str) -
     assert read_all(kept) == served
 
 
+def test_a_name_that_a_failed_sync_of_the_directory_left_out_is_made_again() -> None:
+    """The kernel takes the directory for synced then, as it takes pages for clean."""
+    disk = new_disk()
+    log = open_log(disk, replace(SMALL, segment_bytes=200))
+    while len(log.segments) < 2:
+        append(log)
+    disk.inject("sync_dir", errno.EIO, path=DIRECTORY)
+    ticket = log.begin_flush()
+    assert ticket is not None
+    with pytest.raises(OSError, match="Input/output"):
+        ticket.sync()
+    restarted = disk.crash(random.Random(1), CrashMode.PROCESS)
+    served = read_all(open_log(restarted, clean=False))
+    restarted = restarted.crash(random.Random(1), CrashMode.SUBSET)
+
+    assert read_all(open_log(restarted, clean=False)) == served
+
+
 def test_without_the_mark_it_would_be_lost() -> None:
     disk = new_disk()
     log = open_log(disk)

@@ -21,6 +21,9 @@ from ottla.broker.ports import Disk, Events, File
 DOUBTFUL_TAIL_FILE = "tail-not-synced"
 
 
+COPY_BYTES = 1024 * 1024
+
+
 class PartitionDir:
     """The directory of one log, and who hears of what happens to its files."""
 
@@ -119,3 +122,27 @@ class PartitionDir:
     def trust_tail(self) -> None:
         """What was doubtful is on disk now."""
         self.disk.remove(f"{self.path}/{DOUBTFUL_TAIL_FILE}")
+
+
+def renew(source: File, path: str, size: int, disk: Disk) -> None:
+    """Puts a new file, synced, with the first `size` bytes of `source` in the place of `path`.
+
+    After a sync that failed the kernel takes the pages for clean, and the directory for synced,
+    whatever the disk has: another sync would write neither the bytes nor the name.
+    """
+    copy = disk.open(path + TEMPORARY_SUFFIX, create=True)
+    try:
+        copy.truncate(0)  # left behind by a crash
+        for position in range(0, size, COPY_BYTES):
+            copy.pwrite(source.pread(min(COPY_BYTES, size - position), position), position)
+        copy.sync()
+    finally:
+        copy.close()
+    disk.rename(path + TEMPORARY_SUFFIX, path)
+
+
+def rename_anew(path: str, disk: Disk) -> None:
+    """The same for the name alone of a file that can be made anew, should a crash come between."""
+    if disk.exists(path):
+        disk.rename(path, path + TEMPORARY_SUFFIX)
+        disk.rename(path + TEMPORARY_SUFFIX, path)

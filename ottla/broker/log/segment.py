@@ -18,7 +18,7 @@ from struct import Struct
 from ottla.broker.log import old_messages
 from ottla.broker.log.index import IndexCorrupt
 from ottla.broker.log.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
-from ottla.broker.log.partition_dir import PartitionDir
+from ottla.broker.log.partition_dir import PartitionDir, rename_anew, renew
 from ottla.broker.log.time_index import NO_TIMESTAMP, TimeIndex
 from ottla.broker.log.transaction_index import TransactionIndex
 from ottla.broker.ports import File
@@ -58,8 +58,6 @@ LOOKUP_READ_BYTES = 4096 + HEADER_SIZE
 # Batches behind the last index entry begin within an index interval; an index that leaves out
 # more is short. The allowance is for an interval that was larger when the segment was written.
 UNINDEXED_BYTES_MAX = 64 * 1024
-# What is read and written at once where a file is written again.
-REWRITE_BYTES = 1024 * 1024
 # What one read takes that walks over many batches.
 WALK_READ_BYTES = 64 * 1024
 
@@ -258,14 +256,13 @@ class Segment:
                 file.close()
 
     def rewrite(self) -> None:
-        """Writes what the page cache holds of the .log file to its place again.
-
-        After a sync that failed the kernel takes those pages for clean, whatever the disk has, and
-        another sync would write nothing.
-        """
-        file = self.open()
-        for position in range(0, self.size, REWRITE_BYTES):
-            file.pwrite(file.pread(min(REWRITE_BYTES, self.size - position), position), position)
+        """Makes its files anew of what the page cache holds, see `renew`. Their names are durable
+        when the directory is synced."""
+        source = self.open()
+        renew(source, self.log_path, self.size, self._directory.disk)
+        self.release()
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
+            rename_anew(self._directory.file(self.base_offset, suffix), self._directory.disk)
 
     def forget_recent(self) -> None:
         """Gives back the memory that only a tailing reader needs."""
