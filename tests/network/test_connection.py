@@ -103,6 +103,27 @@ async def test_who_only_ends_its_sending_gets_its_answers() -> None:
         await raw.writer.wait_closed()
 
 
+async def test_a_connection_whose_last_requests_have_no_answer_ends_with_them() -> None:
+    served_acks: list[int] = []
+
+    def produce(session: Any, request: ProduceRequest, version: int) -> Any:
+        served_acks.append(request.acks)
+        return NO_ANSWER
+
+    async with serving({ApiKey.PRODUCE: produce, ApiKey.API_VERSIONS: answer_at_once}) as served:
+        raw = await served.connect()
+        for correlation_id in range(3):
+            raw.send(ApiVersionsRequest(), 0, correlation_id)
+            raw.send(ProduceRequest(acks=0), 9)
+        raw.writer.write_eof()
+
+        assert [await raw.correlation_id() for _ in range(3)] == [0, 1, 2]
+        assert await raw.closed()
+        assert served_acks == [0, 0, 0]
+        raw.close()
+        await raw.writer.wait_closed()
+
+
 async def test_who_ends_its_sending_is_not_kept_waiting_for_more() -> None:
     hurried: list[Pending] = []
 

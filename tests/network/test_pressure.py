@@ -19,6 +19,7 @@ from ottla.broker.network.connection import (
 from ottla.protocol.api import ApiKey
 from ottla.protocol.frame import encode_request
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
 from tests.network.served import Parked, serving
 
@@ -124,6 +125,22 @@ async def test_answers_that_wait_for_those_before_them_are_few() -> None:
         assert len(asked) == 1 + HELD_BYTES_MAX // (PARTITION_ANSWER_BYTES * 10_000) + 1
         for each in (raw, beside):
             each.close()
+
+
+async def test_a_client_that_pipelines_has_a_small_buffer_however_long_it_goes_on() -> None:
+    """Nothing is read while whole frames are left, one of which is taken up with each answer."""
+    parked = Parked()
+    async with serving({ApiKey.METADATA: parked}) as served:
+        raw = await served.connect()
+        (one,) = served.server.connections
+        for number in range(20_000):
+            raw.send(MetadataRequest(), 1, number)
+        for number in range(200):
+            await parked.arrived.acquire()
+            parked.pending[number].complete(MetadataResponse())
+            assert await raw.correlation_id() == number
+        assert len(one._frames._buffer) <= 64 * 1024
+        raw.reset()
 
 
 async def test_what_a_request_comes_to_hold_later_makes_no_room(

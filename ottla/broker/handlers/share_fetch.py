@@ -224,6 +224,7 @@ class ShareFetch(Pending):
             self.woken(self._say_so)
 
     def hurry(self) -> None:
+        self._deadline_s = 0.0  # where what was said of records is still being written
         self.interrupted()
 
     def on_abandoned(self) -> None:

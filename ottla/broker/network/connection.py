@@ -191,6 +191,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._outbox is not None:
             self._outbox.close()
         self._abandon()
+        if self._deferred:
+            self._line_up()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._frames.get_buffer(sizehint)
@@ -203,8 +205,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         """The peer sends no more. It may still read, so what came whole is answered first."""
-        self._serve_rest()  # it may be due, and uvloop reads first
-        if self._outbox is None or (self.idle and not self._unsent):
+        if self._outbox is None or (self.idle and not self._unsent and not self._paused):
             return False
         self._is_at_end = True
         self._last_has_come()
@@ -281,12 +282,12 @@ class Connection(asyncio.BufferedProtocol):
             self._end(error)
         else:
             # No whole frame is left behind it: they were all deferred, or we do not read.
+            if self._is_lost:
+                self._abandon()
             if self._deferred:
                 self._line_up()
-            if self._outbox.unsent_bytes or self._paused:
+            if self._outbox.unsent_bytes or self._paused or self._is_at_end:
                 self._outbox.schedule()
-        if self._is_lost:
-            self._abandon()
 
     @property
     def peer(self) -> str:
@@ -308,7 +309,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def overdue(self, now_s: float) -> bool:
         """Has a frame begun that is too slow (row 3 of the bad-input table)?"""
-        if not self._frame_started_s or self._paused:
+        if not self._frame_started_s or self._paused or self._is_at_end:
             return False
         allowed = FRAME_SECONDS + self._frames.buffered / FRAME_BYTES_PER_S
         return now_s - self._frame_started_s > allowed
@@ -316,7 +317,7 @@ class Connection(asyncio.BufferedProtocol):
     def hung_up(self) -> bool:
         """Has the peer gone while we do not read, and so do not see it? One that sends no more may
         wait for its answers, and gets them soon."""
-        if not self._paused or self._outbox is None:
+        if self._outbox is None or not (self._paused or self._is_at_end):
             return False
         end = self._outbox.end_of_peer()
         if end is End.SENDING and not self._peer_is_done:
@@ -558,7 +559,7 @@ class Connection(asyncio.BufferedProtocol):
         self._line_bytes += pending.counted_bytes
         if pending.response is not None:
             self.answered(pending)
-        elif self._peer_is_done:
+        elif self._peer_is_done or self._endpoint.stopping:
             pending.hurry()
 
     def _unserved_version(self, entry: Any, version: int, correlation_id: int) -> None:
@@ -618,8 +619,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _unmute(self) -> None:
         self._muted = None
-        if not self._unsent:
-            self._drained()
+        if self._outbox is not None:
+            self._outbox.schedule()
 
     def _drained(self) -> None:
         """Everything is sent: go on reading if that was what held us, or close if we are to."""
@@ -641,17 +642,20 @@ class Connection(asyncio.BufferedProtocol):
             # The peer could send nothing meanwhile: neither idle nor slow.
             self._frame_started_s = 0.0
             self.last_active_s = self._loop.time()
-            if not self._is_at_end:
-                self._transport.resume_reading()
             self._loop.call_soon(self._serve_rest)
         elif self._is_at_end and not self._paused and self.idle:
             assert self._transport is not None
             self._transport.close()
 
     def _serve_rest(self) -> None:
-        """Frames that arrived whole while reading was paused."""
-        if not self._paused and self._transport is not None and not self._transport.is_closing():
-            self._serve()
+        """Serves the frames that arrived whole while reading was paused, and reads on behind them:
+        a loop that reads first would have the buffer grow with each answer."""
+        transport = self._transport
+        if self._paused or transport is None or transport.is_closing():
+            return
+        self._serve()
+        if not (self._paused or self._is_at_end or transport.is_closing()):
+            transport.resume_reading()
 
     def _sending_failed(self, reason: str) -> None:
         self.close(f"send_failed:{reason}")

@@ -262,7 +262,7 @@ class Server:
         )
 
     def pause(self) -> None:
-        """Accepts and reads no more; what has been read is still served."""
+        """Accepts and reads no more; what has been taken up is still served."""
         self.stopping = True
         self._listening.close()
         self.waiting_room.close()
