@@ -56,7 +56,7 @@ def test_a_batch_is_kafkas_to_the_byte() -> None:
     kafka = bytes.fromhex(KAFKA_BATCH)
 
     ours = encode_batch(
-        [record], base_offset=1, leader_epoch=1, timestamp=0x191E05AF818, metadata_version=20
+        [encode_record(record, 20)], base_offset=1, leader_epoch=1, timestamp=0x191E05AF818
     )
 
     assert bytes(ours) == kafka

@@ -312,16 +312,38 @@ async def test_a_failed_sync_ends_the_node() -> None:
     await node.quorum.stop()
 
 
-async def rolled(node: Node) -> tuple[list[str], asyncio.Task[object]]:
-    """Creates topics until the log has rolled: those answered, and the one whose sync is to come,
+class HeldSyncs(InlineExecutor):
+    """Of what runs beside the loop the syncs of the log wait for `release`, once `hold` is set."""
+
+    def __init__(self) -> None:
+        self.hold = False
+        self.held: list[tuple[Callable[[], Any], Future[Any]]] = []
+
+    def submit(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        if not self.hold or work.__name__ != "sync":
+            return super().submit(work, *args, **kwargs)
+        future: Future[Any] = Future()
+        self.held.append((work, future))
+        return future
+
+    def release(self) -> None:
+        while self.held:
+            work, future = self.held.pop()
+            future.set_result(work())
+
+
+async def rolled(node: Node, executor: HeldSyncs) -> tuple[list[str], asyncio.Task[object]]:
+    """Creates topics until the log has rolled: those answered, and the one whose sync is held,
     which brings the name of the new segment to disk."""
     answered: list[str] = []
+    executor.hold = True
     while True:
         name = f"t{len(answered)}"
         creating: asyncio.Task[object] = asyncio.ensure_future(node.create(name))
-        await asyncio.sleep(0)
+        await until(lambda: executor.held != [])
         if len([one for one in node.disk.list(QUORUM_DIR) if one.endswith(".log")]) > 1:
             return answered, creating
+        executor.release()
         await creating
         answered.append(name)
 
@@ -329,12 +351,14 @@ async def rolled(node: Node) -> tuple[list[str], asyncio.Task[object]]:
 async def test_a_failed_sync_of_a_snapshot_ends_the_node() -> None:
     """It has marked clean the name of a new segment, too: the flush that comes to the directory
     next is told yes, and what it would acknowledge is gone after a crash."""
-    clock = SimClock()
-    node = await running(clock=clock, settings=QuorumSettings(segment_bytes=3_000))
-    answered, creating = await rolled(node)
+    executor, clock = HeldSyncs(), SimClock()
+    settings = QuorumSettings(segment_bytes=3_000)
+    node = await running(clock=clock, settings=settings, executor=executor)
+    answered, creating = await rolled(node, executor)
     clock.advance(3_600_000)
     node.disk.inject("sync_dir", errno.EIO, path=METADATA_DIRECTORY)
     node.quorum.snapshot_if_due()
+    executor.release()
 
     with pytest.raises(KafkaError):
         await creating
@@ -348,8 +372,9 @@ async def test_a_failed_sync_of_a_snapshot_ends_the_node() -> None:
 async def test_a_flush_of_names_waits_for_a_snapshot_under_way() -> None:
     """Whose sync may have failed before, in a thread that has not said so yet."""
 
-    class LateSnapshots(InlineExecutor):
+    class LateSnapshots(HeldSyncs):
         def __init__(self) -> None:
+            super().__init__()
             self.late: list[tuple[Future[Any], Future[Any]]] = []
 
         def submit(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
@@ -362,10 +387,11 @@ async def test_a_flush_of_names_waits_for_a_snapshot_under_way() -> None:
     executor, clock = LateSnapshots(), SimClock()
     settings = QuorumSettings(segment_bytes=3_000)
     node = await running(clock=clock, settings=settings, executor=executor)
-    _, creating = await rolled(node)
+    _, creating = await rolled(node, executor)
     clock.advance(3_600_000)
     node.disk.inject("sync_dir", errno.EIO, path=METADATA_DIRECTORY)
     node.quorum.snapshot_if_due()
+    executor.release()
     for _ in range(10):
         await asyncio.sleep(0)
 
@@ -520,8 +546,9 @@ async def test_a_transaction_that_a_former_leader_left_is_aborted() -> None:
         BeginTransactionRecord("x"),
         FeatureLevelRecord("streams.version", 1),
     ]
-    batch = node.quorum._machine.encode(
-        open_end, node.image, base_offset=0, leader_epoch=1, timestamp=1
+    machine = node.quorum._machine
+    batch = machine.batch(
+        machine.encode(open_end, node.image), base_offset=0, leader_epoch=1, timestamp=1
     )
     node.quorum._store.append(batch, epoch=1, now_ms=1)
     await node.quorum.stop()
@@ -545,6 +572,72 @@ async def test_a_damaged_snapshot_stops_the_start() -> None:
 
     with pytest.raises(QuorumError, match=r"cannot be read: the batch at byte \d+"):
         await running(disk)
+
+
+@pytest.mark.parametrize("mode", list(CrashMode))
+async def test_changes_at_the_same_time_survive_a_crash_at_every_call(mode: CrashMode) -> None:
+    """What was not answered is one batch at the end, so that no loss of power leaves a hole."""
+    disk = SimDisk()
+    rng = random.Random(mode.name)
+    answered: list[str] = []
+    crashed: list[tuple[SimDisk, list[str]]] = []
+    node = await running(disk, settings=SMALL)
+
+    async def create(name: str) -> None:
+        await node.create(name)
+        answered.append(name)
+
+    async def create_in_turn(number: int) -> None:
+        for one in range(4):
+            await create(f"t{number}-{one}")
+            await asyncio.sleep(0)
+
+    disk.before_call = lambda number, call, path: crashed.extend(
+        (disk.crash(rng, mode), list(answered)) for _ in range(8)
+    )
+    await asyncio.gather(*(create_in_turn(number) for number in range(5)))
+    disk.before_call = None
+    await node.stop()
+
+    assert len(answered) == 20
+    assert len(crashed) > 60
+    for found, names in crashed:
+        again = await running(found, settings=SMALL)
+        topics = again.image.topics.by_name
+        assert [name for name in names if name not in topics] == []
+        await again.stop()
+
+
+async def test_what_gathers_beyond_a_batch_waits_for_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ottla.broker.quorum.driver.BATCH_BYTES_MAX", 500)
+    node = await running()
+    first = node.quorum._store.log.log_end_offset
+
+    await asyncio.gather(*(node.create(f"t{number}", partitions=2) for number in range(20)))
+
+    batches = list(node.quorum._store._batches_from(first))
+    assert len(node.image.topics.by_name) == 20
+    assert 2 < len(batches) < 20
+    assert all(len(view) < 700 for _, view in batches)
+    await node.stop()
+
+
+async def test_a_snapshot_ends_where_a_batch_does() -> None:
+    """Kafka refuses one that ends within a batch, and a start would read that batch twice."""
+    clock = SimClock()
+    node = await running(clock=clock)
+    clock.advance(3_600_000)
+    node.quorum.subscribe(lambda delta, image: node.quorum.snapshot_if_due())
+
+    await asyncio.gather(*(node.create(f"t{number}") for number in range(5)))
+    await until(lambda: "snapshot_written" in node.events.names)
+
+    ends = [header.last_offset + 1 for header, _ in node.quorum._store._batches_from(0)]
+    *_, newest = list_snapshots(node.disk, QUORUM_DIR)
+    assert newest.end_offset in ends
+    await node.stop()
 
 
 @pytest.mark.parametrize("mode", list(CrashMode))

@@ -25,6 +25,7 @@ from ottla.broker.metadata.records import (
     MetadataError,
     decode_batch,
     encode_batch,
+    encode_record,
 )
 from ottla.broker.ports import Disk
 from ottla.broker.quorum.snapshot import (
@@ -133,11 +134,10 @@ def _has_metadata(disk: Disk, directory: str) -> bool:
 def _bootstrap_batches(now_ms: int) -> Iterable[bytearray]:
     def encode(records: list[Message], base_offset: int) -> bytearray:
         return encode_batch(
-            records,
+            (encode_record(record, LATEST_METADATA_VERSION) for record in records),
             base_offset=base_offset,
             leader_epoch=BOOTSTRAP_ID.epoch,
             timestamp=now_ms,
-            metadata_version=LATEST_METADATA_VERSION,
         )
 
     return snapshot_batches(

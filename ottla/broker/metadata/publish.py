@@ -8,7 +8,7 @@ its partition epoch, every election its leader epoch. A broker acts in this orde
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ottla.broker.metadata.contents import records_of
@@ -27,6 +27,7 @@ from ottla.broker.metadata.records import (
     MetadataError,
     decode_batch,
     encode_batch,
+    encode_record,
 )
 from ottla.broker.metadata.replay import Replay
 from ottla.protocol.schema import Message
@@ -101,22 +102,17 @@ class MetadataMachine:
     def decode(self, view: memoryview) -> Iterator[Message]:
         return decode_batch(view)
 
-    def encode(
-        self,
-        records: list[Message],
-        image: MetadataImage,
-        *,
-        base_offset: int,
-        leader_epoch: int,
-        timestamp: int,
+    def encode(self, records: Iterable[Message], image: MetadataImage) -> list[bytes]:
+        """Each record's value, in the record versions of the image's metadata.version."""
+        level = image.metadata_version or LATEST_METADATA_VERSION
+        return [encode_record(record, level) for record in records]
+
+    def batch(
+        self, values: Iterable[bytes], *, base_offset: int, leader_epoch: int, timestamp: int
     ) -> bytearray:
-        """One batch, in the record versions of the image's metadata.version."""
+        """One batch of encoded records."""
         return encode_batch(
-            records,
-            base_offset=base_offset,
-            leader_epoch=leader_epoch,
-            timestamp=timestamp,
-            metadata_version=image.metadata_version or LATEST_METADATA_VERSION,
+            values, base_offset=base_offset, leader_epoch=leader_epoch, timestamp=timestamp
         )
 
     def contents(self, image: MetadataImage) -> Iterator[Message]:

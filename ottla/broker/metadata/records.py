@@ -179,16 +179,11 @@ def _find_decoder(value: bytes) -> tuple[Decode, int]:
 
 
 def encode_batch(
-    records: Iterable[Message],
-    *,
-    base_offset: int,
-    leader_epoch: int,
-    timestamp: int,
-    metadata_version: int,
+    values: Iterable[bytes], *, base_offset: int, leader_epoch: int, timestamp: int
 ) -> bytearray:
-    """One batch of the records, uncompressed, as it stands in the log or in a snapshot."""
+    """One batch of encoded records, uncompressed, as it stands in the log or in a snapshot."""
     return build_batch(
-        (Record(0, timestamp, None, encode_record(one, metadata_version)) for one in records),
+        (Record(0, timestamp, None, value) for value in values),
         base_offset=base_offset,
         leader_epoch=leader_epoch,
     )

@@ -1,10 +1,11 @@
 """The quorum at work on one node: the only writer and the only reader of its metadata log.
 
 A change goes so: the command sees the newest image, durable or not, and returns records; they are
-applied to that image, then appended as one batch; a sync runs in a worker thread; when it is over
-the change is published, and only then is the command's caller answered. Meanwhile the next changes
-gather, so that many share the next sync. Records that the image refuses are never
-appended, for replaying them would stop every node for good.
+applied to that image and gather with those of others; all that has gathered is appended as one
+batch, and a sync runs in a worker thread; when it is over the changes are published one by one, and
+only then are their callers answered. The next batch is appended after that: a loss of power finds
+one batch at most that nothing was answered of, and it is the last (see `soundness.py`). Records
+that the image refuses are never appended, for replaying them would stop every node for good.
 
 A failed sync ends the process, be it of the log, of a snapshot or of their directory: what the
 disk holds is unknown then, and the log is the cluster's memory. `on_fatal` is told once, and every
@@ -48,12 +49,17 @@ async def _show_only(delta: Delta, image: MetadataImage, show: Callable[[], None
     show()
 
 
+BATCH_BYTES_MAX = 8 * 1024 * 1024
+"""Of the values of several changes, as in Kafka; a change that has more has a batch by itself."""
+
+
 class _Change(NamedTuple):
-    """A change that is appended and waits for its sync."""
+    """A change that waits to be appended and synced; without values, it is in the log already."""
 
     delta: Delta
     image: MetadataImage
     done: asyncio.Future[None]
+    values: list[bytes]
 
 
 class ReplicaState(NamedTuple):
@@ -172,7 +178,7 @@ class Quorum:
             if loading:
                 self._store.close(clean=False)
         self._snapshot_due_ms = self._clock.monotonic_ms() + self._settings.snapshot_interval_ms
-        self._gathered += (_Change(loaded.delta, loaded.image, first.done), first)
+        self._gathered += (_Change(loaded.delta, loaded.image, first.done, []), first)
         self._begin_soon()
         await first.done
         self._events.info(
@@ -192,12 +198,11 @@ class Quorum:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "The controller is shutting down.")
         records, response = command(self._tip)
         if records:
-            done = self._append(records)
+            done = self._gather(records)
         elif self._tip is self.image:
             return response
         else:
-            # The newest change is in the group that gathers or in the one before it, which is
-            # syncing or being published.
+            # The newest change gathers, or it is of the group that is synced or published.
             done = self._gathered[-1].done if self._gathered else self._syncing[-1].done
         await asyncio.shield(done)
         return response
@@ -222,7 +227,8 @@ class Quorum:
     def snapshot_if_due(self) -> None:
         """A periodic job: begins a snapshot when enough was written, or long enough ago; else the
         removal of the segments that snapshots have replaced, when their delay is over."""
-        if self._beside is not None or self._closed:
+        # While changes are published the image ends within their batch; a snapshot may not.
+        if self._beside is not None or self._publishing is not None or self._closed:
             return
         overdue = self._clock.monotonic_ms() >= self._snapshot_due_ms
         is_due = overdue or self._bytes_since_snapshot >= self._settings.snapshot_bytes
@@ -290,46 +296,60 @@ class Quorum:
         )
         self._bytes_since_snapshot += len(batch)
         delta, self._tip = replay.finish()
-        return _Change(delta, self._tip, self._future())
+        return _Change(delta, self._tip, self._future(), [])
 
-    def _append(self, records: list[Message]) -> asyncio.Future[None]:
+    def _gather(self, records: list[Message]) -> asyncio.Future[None]:
         now_ms = self._clock.wall_ms()
-        last_offset = self._store.log.log_end_offset + len(records) - 1
+        last_offset = self._tip.offset + len(records)
         replay = self._machine.replay(self._tip, in_transaction=self.in_transaction)
         replay.add(records, last_offset=last_offset, epoch=self.epoch, timestamp=now_ms)
         assert not replay.in_transaction, "a change ends the transaction that it begins"
+        values = self._machine.encode(records, self._tip)
         self.in_transaction = False
-        # The log assigns the offsets, as it does to a producer's batch.
-        batch = self._machine.encode(
-            records, self._tip, base_offset=0, leader_epoch=self.epoch, timestamp=now_ms
-        )
-        try:
-            appended = self._store.append(batch, epoch=self.epoch, now_ms=now_ms)
-        except OSError as error:
-            self._fail(error, [])
-            said = "The metadata log failed."
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, said, disk_error=error) from error
-        assert appended == last_offset, f"{appended} is not {last_offset}"
-        self._bytes_since_snapshot += len(batch)
         delta, self._tip = replay.finish()
-        change = _Change(delta, self._tip, self._future())
+        change = _Change(delta, self._tip, self._future(), values)
         self._gathered.append(change)
         self._begin_soon()
         return change.done
+
+    def _take_group(self) -> list[_Change]:
+        """What is appended and synced next: all that has gathered, or what one batch may hold."""
+        size = 0
+        for index, change in enumerate(self._gathered):
+            size += sum(map(len, change.values))
+            if size > BATCH_BYTES_MAX and index > 0:
+                group, self._gathered = self._gathered[:index], self._gathered[index:]
+                return group
+        group, self._gathered = self._gathered, []
+        return group
+
+    def _append(self, group: list[_Change]) -> None:
+        values = [value for change in group for value in change.values]
+        if not values:
+            return
+        end = group[-1].image
+        # The log assigns the offsets, as it does to a producer's batch.
+        batch = self._machine.batch(
+            values, base_offset=0, leader_epoch=self.epoch, timestamp=end.timestamp
+        )
+        last_offset = self._store.append(batch, epoch=self.epoch, now_ms=self._clock.wall_ms())
+        assert last_offset == end.offset, f"{last_offset} is not {end.offset}"
+        self._bytes_since_snapshot += len(batch)
 
     def _future(self) -> asyncio.Future[None]:
         return asyncio.get_running_loop().create_future()
 
     def _begin_soon(self) -> None:
-        """The sync starts at the end of this turn, so that what this turn appends joins it."""
+        """The sync starts at the end of this turn, so that what this turn gathers joins it."""
         if not self._scheduled and not self._syncing:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._begin_sync)
 
     def _begin_sync(self) -> None:
         self._scheduled = False
-        self._syncing, self._gathered = self._gathered, []
+        self._syncing = self._take_group()
         try:
+            self._append(self._syncing)
             ticket = self._store.log.begin_flush()
             assert ticket is not None, "what is gathered was appended"
         except (OSError, AssertionError) as error:
@@ -391,10 +411,15 @@ class Quorum:
         self._failed = self._failed or error
         self._events.error("quorum_failed", error=repr(error))
         waiting, self._gathered = [*group, *self._gathered], []
+        disk_error = error if isinstance(error, OSError) else None
         for change in waiting:
             if not change.done.done():
                 change.done.set_exception(
-                    KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata log failed.")
+                    KafkaError(
+                        ErrorCode.KAFKA_STORAGE_ERROR,
+                        "The metadata log failed.",
+                        disk_error=disk_error,
+                    )
                 )
                 change.done.exception()  # its caller may be gone: nobody need retrieve it
         if is_first:

@@ -7,8 +7,7 @@ something does, or where the broker was stopped cleanly behind it, the disk has 
 promised; and to cut there would take away topics, and give producer ids a second time. That is for
 a person to decide: the start is refused, and nothing is changed.
 
-A machine that loses its power while two changes are being synced may leave the second without the
-first. That start is refused, too, though nothing was answered: the two cannot be told apart.
+A loss of power leaves no such thing: what is not on disk yet is one batch at most (`driver.py`).
 """
 
 from __future__ import annotations

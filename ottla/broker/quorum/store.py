@@ -136,9 +136,8 @@ class QuorumStore:
         def write() -> SnapshotId:
             batches = snapshot_batches(
                 machine.contents(image),
-                lambda records, offset: machine.encode(
-                    records,
-                    image,
+                lambda records, offset: machine.batch(
+                    machine.encode(records, image),
                     base_offset=offset,
                     leader_epoch=image.epoch,
                     timestamp=image.timestamp,
