@@ -624,6 +624,23 @@ async def test_what_gathers_beyond_a_batch_waits_for_the_next(
     await node.stop()
 
 
+async def test_what_the_disk_has_no_room_for_is_refused_with_all_that_saw_it() -> None:
+    node = await running()
+    free, node.disk.free = node.disk.free, 0
+
+    results = await asyncio.gather(*map(node.create, "ab"), return_exceptions=True)
+
+    assert [type(result) for result in results] == [KafkaError, KafkaError]
+    assert node.fatal == []
+    node.disk.free = free
+    await node.create("b")
+    assert list(node.image.topics.by_name) == ["b"]
+    await node.stop()
+    again = await running(node.disk)
+    assert list(again.image.topics.by_name) == ["b"]
+    await again.stop()
+
+
 async def test_a_snapshot_ends_where_a_batch_does() -> None:
     """Kafka refuses one that ends within a batch, and a start would read that batch twice."""
     clock = SimClock()

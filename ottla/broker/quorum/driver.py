@@ -49,8 +49,9 @@ async def _show_only(delta: Delta, image: MetadataImage, show: Callable[[], None
     show()
 
 
-BATCH_BYTES_MAX = 8 * 1024 * 1024
-"""Of the values of several changes, as in Kafka; a change that has more has a batch by itself."""
+BATCH_BYTES_MAX = 1024 * 1024
+"""Of the values of several changes, far below what a segment holds; a change that has more has a
+batch by itself."""
 
 
 class _Change(NamedTuple):
@@ -352,7 +353,10 @@ class Quorum:
             self._append(self._syncing)
             ticket = self._store.log.begin_flush()
             assert ticket is not None, "what is gathered was appended"
-        except (OSError, AssertionError) as error:
+        except KafkaError as error:
+            self._refuse(error)
+            return
+        except Exception as error:  # what goes wrong here would leave everybody waiting
             group, self._syncing = self._syncing, []
             self._fail(error, group)
             return
@@ -404,6 +408,13 @@ class Quorum:
             self._begin_sync()
         self.snapshot_if_due()
 
+    def _refuse(self, error: KafkaError) -> None:
+        """The log did not take the group, for want of room, say, and is as it was. What gathered
+        behind it has seen it, and is refused with it."""
+        self._tip = self.image
+        waiting, self._syncing, self._gathered = [*self._syncing, *self._gathered], [], []
+        _give_up(waiting, error.message, error.disk_error)
+
     def _fail(self, error: BaseException, group: list[_Change]) -> None:
         """Nothing can be appended any more; who waits is told, and so is the supervisor."""
         self._closed = True
@@ -412,16 +423,7 @@ class Quorum:
         self._events.error("quorum_failed", error=repr(error))
         waiting, self._gathered = [*group, *self._gathered], []
         disk_error = error if isinstance(error, OSError) else None
-        for change in waiting:
-            if not change.done.done():
-                change.done.set_exception(
-                    KafkaError(
-                        ErrorCode.KAFKA_STORAGE_ERROR,
-                        "The metadata log failed.",
-                        disk_error=disk_error,
-                    )
-                )
-                change.done.exception()  # its caller may be gone: nobody need retrieve it
+        _give_up(waiting, "The metadata log failed.", disk_error)
         if is_first:
             self._on_fatal(error)
 
@@ -464,6 +466,14 @@ class Quorum:
             self._events.warning("metadata_segments_not_removed", error=repr(error))
         elif error is not None:
             self._fail(error, [])
+
+
+def _give_up(changes: list[_Change], message: str | None, disk_error: OSError | None) -> None:
+    for change in changes:
+        if not change.done.done():
+            error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message, disk_error=disk_error)
+            change.done.set_exception(error)
+            change.done.exception()  # its caller may be gone: nobody need retrieve it
 
 
 def _is_final(error: OSError) -> bool:
