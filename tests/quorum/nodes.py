@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
@@ -137,3 +138,15 @@ class Node:
     async def stop(self) -> None:
         await self.quorum.submit(lambda image: shutdown(image, 1))
         await self.quorum.stop()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+async def running(disk: SimDisk | None = None, **options: Any) -> Node:
+    node = Node(disk or SimDisk(), **options)
+    await node.start()
+    return node

@@ -356,7 +356,7 @@ class Quorum:
         except KafkaError as error:
             self._refuse(error)
             return
-        except Exception as error:  # what goes wrong here would leave everybody waiting
+        except (OSError, AssertionError) as error:
             group, self._syncing = self._syncing, []
             self._fail(error, group)
             return
