@@ -7,6 +7,7 @@ import random
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -348,3 +349,23 @@ async def test_forms_are_bounded_and_shared() -> None:
         before = len(ours.forms)
         other.ask(frame_of(produce(batch()), 9, client_id=client_id))
         assert len(ours.forms) == before
+
+
+@pytest.mark.parametrize("with_forms", [True, False])
+async def test_the_limit_of_a_request_is_for_acks_all(with_forms: bool) -> None:
+    """Kafka has none with acks=1: who is told REQUEST_TIMED_OUT sends its records again."""
+    async with side(with_forms=with_forms, flush_messages="1") as one:
+        for acks in (1, -1):
+            one.ends = ()
+            for _ in range(2):  # the second by the form that the first has left
+                frame = frame_of(produce(batch(), acks=acks, timeout_ms=0), 9)
+                answer = one.served(frame) if with_forms else None
+                waits = answer or one.response(frame)
+                waits.line = SimpleNamespace(answered=lambda _: None)
+                one.house.rooms.replicas.expire_waiters()
+
+                code = None
+                if waits.response is not None:
+                    code = waits.response.responses[0].partition_responses[0].error_code
+                assert code == (None if acks == 1 else ErrorCode.REQUEST_TIMED_OUT)
+            assert (answer is not None) == with_forms

@@ -202,6 +202,55 @@ async def test_an_answer_that_ends_a_connection_lets_those_before_it_leave() -> 
         await raw.writer.wait_closed()
 
 
+async def test_an_answer_that_cannot_be_written_lets_those_before_it_leave() -> None:
+    parked = Parked()
+    async with serving({ApiKey.PRODUCE: parked}) as served:
+        raw = await served.connect()
+        for correlation_id in range(3):
+            raw.send(ProduceRequest(), 9, correlation_id)
+        for _ in range(3):
+            await parked.arrived.acquire()
+        first, unwritable, behind = parked.pending
+        unwritable.complete(ProduceResponse(throttle_time_ms=1 << 40))
+        first.complete(ProduceResponse())
+
+        assert await raw.correlation_id() == 0
+        assert await raw.closed()
+        assert behind.abandoned
+        assert served.server.metrics.closed_by_reason == {"unwritable_answer": 1}
+        raw.close()
+        await raw.writer.wait_closed()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+async def test_who_is_abandoned_may_complete_another_of_the_connection() -> None:
+    waiting: list[Pending] = []
+
+    class Ties(Pending):
+        def on_abandoned(self) -> None:
+            waiting[1].complete(ProduceResponse())
+
+    def park(*_: Any) -> Pending:
+        waiting.append(Pending() if waiting else Ties())
+        return waiting[-1]
+
+    async with serving({ApiKey.PRODUCE: park}) as served:
+        raw = await served.connect()
+        raw.send(ProduceRequest(), 9, 0)
+        raw.send(ProduceRequest(), 9, 1)
+        await until(lambda: len(waiting) == 2)
+        raw.reset()
+        await until(lambda: served.server.connections == [])
+
+        assert [one.abandoned for one in waiting] == [True, False]
+        assert served.fatal == []
+
+
 async def test_a_frame_may_come_byte_by_byte_and_many_in_one_segment() -> None:
     async with serving({ApiKey.API_VERSIONS: answer_at_once}) as served:
         raw = await served.connect()

@@ -24,7 +24,9 @@ from ottla.protocol.records.compression import Codec
 PartResponse = ProduceResponse.PartitionProduceResponse
 TopicResponse = ProduceResponse.TopicProduceResponse
 
-VALID_ACKS = (-1, 0, 1)
+ACKS_ALL = -1
+VALID_ACKS = (ACKS_ALL, 0, 1)
+UNLIMITED_MS = 2**31 - 1
 ATTRIBUTES_LOW_BYTE = 22
 TRANSACTIONAL_BIT = 0x10
 CODEC_MASK = 0x07
@@ -60,6 +62,12 @@ class ProduceAnswer(Pending):
         self.committed(part)
 
 
+def wait_limit_ms(request: ProduceRequest) -> int:
+    """How long the answer may wait. The request's limit is for what acks=all waits for; with acks=1
+    Kafka knows none, and to the leader's own sync there is no alternative."""
+    return request.timeout_ms if request.acks == ACKS_ALL else UNLIMITED_MS
+
+
 class Append:
     """What the appends of one request share."""
 
@@ -70,7 +78,7 @@ class Append:
     ) -> None:
         self.rooms = rooms
         self.acks = request.acks
-        self.timeout_ms = request.timeout_ms
+        self.timeout_ms = wait_limit_ms(request)
         self.version = version
         self.response = response
         self._answer: ProduceAnswer | None = None

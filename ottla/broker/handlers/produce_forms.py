@@ -24,6 +24,7 @@ from ottla.broker.handlers.produce import (
     ProduceAnswer,
     TopicResponse,
     refuse_by,
+    wait_limit_ms,
 )
 from ottla.broker.handlers.topic_names import INTERNAL_TOPICS
 from ottla.broker.replication.replicas import Partition, Replicas
@@ -81,7 +82,7 @@ class Form:
         self.topic_id = topic.topic_id
         self.index = topic.partition_data[0].index
         self.acks = request.acks
-        self.timeout_ms = request.timeout_ms
+        self.timeout_ms = wait_limit_ms(request)
         self.is_flexible = version >= FLEXIBLE_SINCE_VERSION
         self.ending = _NO_TAGS if self.is_flexible else b""
         self.answer, _ = encode(

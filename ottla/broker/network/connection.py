@@ -361,9 +361,16 @@ class Connection(asyncio.BufferedProtocol):
             self._muted = None
         if self._meter is not None:
             self._meter.lost()
-        line, self._line = self._line, deque()
-        for pending in line:
+        self._drop_line()
+
+    def _drop_line(self) -> None:
+        """Nothing that is still in the line is answered."""
+        dropped = list(self._line)
+        self._line.clear()
+        self._line_bytes = 0
+        for pending in dropped:  # all of them first: one that is abandoned may complete others
             pending.line = None
+        for pending in dropped:
             if pending.response is None:
                 pending.abandoned = True
                 pending.on_abandoned()
@@ -599,13 +606,19 @@ class Connection(asyncio.BufferedProtocol):
             entry.count_errors(response, entry.errors)
         except ResponseTooLarge as error:
             self._endpoint.refused(self, str(error))
-            self.close("response_too_large")
+            self._end_behind_answers("response_too_large")
         except (ValueError, struct.error) as error:
             self._endpoint.unwritable(entry, version, error)
-            self.close("unwritable_answer")
+            self._end_behind_answers("unwritable_answer")
         except OSError as error:
             # A file cannot be read. Whoever completed the answer is not to blame.
             self._sending_failed(errno.errorcode.get(error.errno or 0, str(error)))
+
+    def _end_behind_answers(self, closes_as: str) -> None:
+        """An answer cannot be sent: those before it still are, and none behind it."""
+        self._drop_line()
+        self._deferred.clear()
+        self._close_when_answered(closes_as)
 
     def pause(self) -> None:
         """Reads no more, until everything is sent."""
