@@ -20,8 +20,9 @@ from ottla.broker.ports import Disk, Events, Rng
 LOCK_FILE = ".lock"
 METADATA_TOPIC = "__cluster_metadata"
 
-# Directories in a log dir that hold no partition; every other odd name is told.
-_OTHER_NAMES = frozenset({"remote-log-index-cache"})
+# Directories in a log dir that hold no partition; every other odd name is told. The second is that
+# of a file system whose root the log dir is.
+_OTHER_NAMES = frozenset({"remote-log-index-cache", "lost+found"})
 
 MAX_NAME_BYTES = 255
 _ID_LENGTH = 32
