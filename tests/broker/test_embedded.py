@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -285,7 +286,7 @@ def test_a_broken_invariant_is_raised_in_the_thread_of_the_caller() -> None:
 
 def test_the_lines_of_the_readme_that_make_partitions_work() -> None:
     (lines,) = [block for block in _readme().split("\n\n    from ") if "AdminClient(" in block]
-    program = textwrap.dedent("    from " + lines.partition("\n\n`")[0])
+    program = textwrap.dedent("    from " + re.split(r"\n\n(?! )", lines)[0])
     with BrokerThread() as broker:
         bootstrap = broker.bootstrap_servers
         assert "localhost:9092" in program
