@@ -413,7 +413,7 @@ class Quorum:
         behind it has seen it, and is refused with it."""
         self._tip = self.image
         waiting, self._syncing, self._gathered = [*self._syncing, *self._gathered], [], []
-        _give_up(waiting, error.message, error.disk_error)
+        _give_up(waiting, error)
 
     def _fail(self, error: BaseException, group: list[_Change]) -> None:
         """Nothing can be appended any more; who waits is told, and so is the supervisor."""
@@ -422,8 +422,12 @@ class Quorum:
         self._failed = self._failed or error
         self._events.error("quorum_failed", error=repr(error))
         waiting, self._gathered = [*group, *self._gathered], []
-        disk_error = error if isinstance(error, OSError) else None
-        _give_up(waiting, "The metadata log failed.", disk_error)
+        said = KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            "The metadata log failed.",
+            disk_error=error if isinstance(error, OSError) else None,
+        )
+        _give_up(waiting, said)
         if is_first:
             self._on_fatal(error)
 
@@ -468,11 +472,12 @@ class Quorum:
             self._fail(error, [])
 
 
-def _give_up(changes: list[_Change], message: str | None, disk_error: OSError | None) -> None:
+def _give_up(changes: list[_Change], error: KafkaError) -> None:
+    """Each caller gets an error of its own, for it is raised there."""
     for change in changes:
         if not change.done.done():
-            error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message, disk_error=disk_error)
-            change.done.set_exception(error)
+            own = KafkaError(error.code, error.message, disk_error=error.disk_error)
+            change.done.set_exception(own)
             change.done.exception()  # its caller may be gone: nobody need retrieve it
 
 
