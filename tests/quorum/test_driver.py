@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.controller.features import abort_record
 from ottla.broker.controller.formatting import format_directories
 from ottla.broker.log.directories import LogDirError, make_log_dir
 from ottla.broker.metadata.delta import Delta
@@ -547,6 +548,30 @@ async def test_a_transaction_that_a_former_leader_left_is_aborted() -> None:
     assert not again.quorum.in_transaction
     await again.create("more")
     await again.stop()
+
+
+async def test_a_transaction_stays_open_until_its_end_is_in_the_log() -> None:
+    """What is appended within it would be answered, and dropped by the next start."""
+    node = await running()
+    machine, image = node.quorum._machine, node.image
+    begin = machine.encode([BeginTransactionRecord("x")], image)
+    batch = machine.batch(begin, base_offset=0, leader_epoch=1, timestamp=1)
+    node.quorum._store.append(batch, epoch=1, now_ms=1)
+    await node.quorum.stop()
+    again = Node(node.disk)
+    await again.quorum.start()
+    free, node.disk.free = node.disk.free, 0
+
+    with pytest.raises(KafkaError):
+        await again.quorum.submit(lambda image: ([abort_record()], None))
+
+    assert again.quorum.in_transaction
+    with pytest.raises(AssertionError, match="a change ends the transaction"):
+        await again.create("orders")
+    node.disk.free = free
+    await again.quorum.submit(lambda image: ([abort_record()], None))
+    assert not again.quorum.in_transaction
+    await again.quorum.stop()
 
 
 async def test_a_damaged_snapshot_stops_the_start() -> None:

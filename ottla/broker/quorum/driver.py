@@ -302,11 +302,12 @@ class Quorum:
     def _gather(self, records: list[Message]) -> asyncio.Future[None]:
         now_ms = self._clock.wall_ms()
         last_offset = self._tip.offset + len(records)
-        replay = self._machine.replay(self._tip, in_transaction=self.in_transaction)
+        # What gathered before this one has ended it, if it is not refused.
+        is_open = self.in_transaction and self._tip is self.image
+        replay = self._machine.replay(self._tip, in_transaction=is_open)
         replay.add(records, last_offset=last_offset, epoch=self.epoch, timestamp=now_ms)
         assert not replay.in_transaction, "a change ends the transaction that it begins"
         values = self._machine.encode(records, self._tip)
-        self.in_transaction = False
         delta, self._tip = replay.finish()
         change = _Change(delta, self._tip, self._future(), values)
         self._gathered.append(change)
@@ -335,6 +336,7 @@ class Quorum:
         )
         last_offset = self._store.append(batch, epoch=self.epoch, now_ms=self._clock.wall_ms())
         assert last_offset == end.offset, f"{last_offset} is not {end.offset}"
+        self.in_transaction = False
         self._bytes_since_snapshot += len(batch)
 
     def _future(self) -> asyncio.Future[None]:
@@ -356,7 +358,7 @@ class Quorum:
         except KafkaError as error:
             self._refuse(error)
             return
-        except (OSError, AssertionError) as error:
+        except (OSError, AssertionError, MemoryError, ValueError) as error:
             group, self._syncing = self._syncing, []
             self._fail(error, group)
             return
