@@ -362,6 +362,7 @@ async def test_the_limit_of_a_request_is_for_acks_all(with_forms: bool) -> None:
                 answer = one.served(frame) if with_forms else None
                 waits = answer or one.response(frame)
                 waits.line = SimpleNamespace(answered=lambda _: None)
+                one.house._clock.advance(86_400_000)
                 one.house.rooms.replicas.expire_waiters()
 
                 code = None

@@ -12,6 +12,7 @@ BROAD = {
     "ottla/broker/handlers/answers.py": 1,
     "ottla/broker/network/connection.py": 1,
     "ottla/broker/network/server.py": 1,
+    "ottla/broker/quorum/driver.py": 1,
     "ottla/broker/scheduler.py": 1,
 }
 LEVELS = {"debug", "info", "warning", "error", "critical", "exception"}

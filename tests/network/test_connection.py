@@ -6,13 +6,13 @@ import asyncio
 import dataclasses
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from ottla.broker.handlers.answers import NO_ANSWER, CloseConnection, Pending
 from ottla.protocol.api import ApiKey
-from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.errors import ErrorCode, KafkaError, ResponseTooLarge
 from ottla.protocol.frame import encode_request
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -202,22 +202,65 @@ async def test_an_answer_that_ends_a_connection_lets_those_before_it_leave() -> 
         await raw.writer.wait_closed()
 
 
-async def test_an_answer_that_cannot_be_written_lets_those_before_it_leave() -> None:
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(ValueError(), "unwritable_answer"), (ResponseTooLarge("Produce", 1), "response_too_large")],
+)
+async def test_an_answer_that_cannot_be_written_lets_those_before_it_leave(
+    error: Exception, reason: str
+) -> None:
     parked = Parked()
     async with serving({ApiKey.PRODUCE: parked}) as served:
+        entry = served.server.table[int(ApiKey.PRODUCE)]
+        encode = entry.encoders[9]
+
+        def encode_or_fail(correlation_id: int, response: Any) -> Any:
+            if correlation_id == 1:
+                raise error
+            return encode(correlation_id, response)
+
+        entry.encoders = cast(Any, {9: encode_or_fail})
         raw = await served.connect()
-        for correlation_id in range(3):
+        for correlation_id in range(4):
             raw.send(ProduceRequest(), 9, correlation_id)
-        for _ in range(3):
+        for _ in range(4):
             await parked.arrived.acquire()
-        first, unwritable, behind = parked.pending
-        unwritable.complete(ProduceResponse(throttle_time_ms=1 << 40))
+        first, unwritable, ready, behind = parked.pending
+        ready.complete(ProduceResponse())
+        unwritable.complete(ProduceResponse())
         first.complete(ProduceResponse())
 
         assert await raw.correlation_id() == 0
         assert await raw.closed()
-        assert behind.abandoned
-        assert served.server.metrics.closed_by_reason == {"unwritable_answer": 1}
+        assert [one.abandoned for one in parked.pending] == [False, False, False, True]
+        assert behind.line is None
+        assert served.server.metrics.closed_by_reason == {reason: 1}
+        raw.close()
+        await raw.writer.wait_closed()
+
+
+async def test_while_an_answer_is_refused_another_may_turn_out_to_be_unwritable() -> None:
+    waiting: list[Pending] = []
+
+    class Ties(Pending):
+        def on_abandoned(self) -> None:
+            waiting[0].complete(ProduceResponse(throttle_time_ms=1 << 40))
+
+    def park(*_: Any) -> Pending:
+        waiting.append(Ties() if len(waiting) == 2 else Pending())
+        return waiting[-1]
+
+    async with serving({ApiKey.PRODUCE: park}) as served:
+        raw = await served.connect()
+        for correlation_id in range(3):
+            raw.send(ProduceRequest(), 9, correlation_id)
+        await until(lambda: len(waiting) == 3)
+        line = waiting[1].line
+        assert line is not None
+        line.refused(waiting[1], CloseConnection("acks=0 failed"))
+
+        assert await raw.closed()
+        assert [one.abandoned for one in waiting] == [False, False, True]
         raw.close()
         await raw.writer.wait_closed()
 

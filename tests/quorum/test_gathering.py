@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
+from collections.abc import Iterable
 
 import pytest
 
+from ottla.broker.metadata.image import MetadataImage
+from ottla.broker.metadata.publish import MetadataMachine
 from ottla.broker.quorum.snapshot import list_snapshots
 from ottla.broker.quorum.store import METADATA_DIRECTORY, QuorumSettings
 from ottla.protocol.errors import KafkaError
+from ottla.protocol.schema import Message
 from ottla.testing.clock import SimClock
 from ottla.testing.disk import SimDisk
 from ottla.testing.platter import CrashMode
@@ -69,13 +74,87 @@ async def test_what_gathers_beyond_a_batch_waits_for_the_next(
     await node.stop()
 
 
-async def test_what_the_disk_has_no_room_for_is_refused_with_all_that_saw_it() -> None:
+async def test_a_change_that_is_larger_has_a_batch_by_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ottla.broker.quorum.driver.BATCH_BYTES_MAX", 10)
+    node = await running()
+    first = node.quorum._store.log.log_end_offset
+
+    await asyncio.gather(*(node.create(f"t{number}") for number in range(5)))
+
+    assert len(list(node.quorum._store._batches_from(first))) == 5
+    assert node.fatal == []
+    await node.stop()
+
+
+async def test_a_batch_has_the_time_of_its_last_change() -> None:
+    """A snapshot says it of the image, whether that was replayed or not."""
+    clock = SimClock()
+    node = await running(clock=clock)
+
+    async def create_later() -> None:
+        clock.advance(1_000)
+        await node.create("b")
+
+    await asyncio.gather(node.create("a"), create_later())
+
+    *_, (last, _) = node.quorum._store._batches_from(0)
+    assert (last.record_count, last.max_timestamp) == (4, node.image.timestamp)
+    await node.stop()
+
+
+async def test_a_change_that_cannot_be_encoded_is_none() -> None:
+    class Illiterate(MetadataMachine):
+        def encode(self, records: Iterable[Message], image: MetadataImage) -> list[bytes]:
+            raise ValueError("too long")
+
+    node = await running()
+    machine, node.quorum._machine = node.quorum._machine, Illiterate()
+    with pytest.raises(ValueError, match="too long"):
+        await node.create("a")
+    node.quorum._machine = machine
+
+    await node.create("b")
+
+    assert list(node.image.topics.by_name) == ["b"]
+    await node.stop()
+
+
+async def test_a_batch_that_cannot_be_made_leaves_nobody_waiting() -> None:
+    class Clumsy(MetadataMachine):
+        def batch(
+            self, values: Iterable[bytes], *, base_offset: int, leader_epoch: int, timestamp: int
+        ) -> bytearray:
+            raise MemoryError
+
+    node = await running()
+    node.quorum._machine = Clumsy()
+
+    results = await asyncio.gather(*map(node.create, "ab"), return_exceptions=True)
+
+    assert [type(result) for result in results] == [KafkaError, KafkaError]
+    assert [type(error) for error in node.fatal] == [MemoryError]
+    await node.quorum.stop()
+
+
+@pytest.mark.parametrize("batch_bytes_max", [10, 1_000_000])
+async def test_what_the_disk_has_no_room_for_is_refused_with_all_that_saw_it(
+    monkeypatch: pytest.MonkeyPatch, batch_bytes_max: int
+) -> None:
+    monkeypatch.setattr("ottla.broker.quorum.driver.BATCH_BYTES_MAX", batch_bytes_max)
     node = await running()
     free, node.disk.free = node.disk.free, 0
 
     results = await asyncio.gather(*map(node.create, "ab"), return_exceptions=True)
 
-    assert [type(result) for result in results] == [KafkaError, KafkaError]
+    first, second = results
+    assert isinstance(first, KafkaError)
+    assert isinstance(second, KafkaError)
+    assert first is not second
+    for refused in (first, second):
+        assert refused.disk_error is not None
+        assert refused.disk_error.errno == errno.ENOSPC
     assert node.fatal == []
     node.disk.free = free
     await node.create("b")

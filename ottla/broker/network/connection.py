@@ -230,15 +230,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def refused(self, answer: Pending, closing: CloseConnection) -> None:
         """An answer of the line is the end of the connection: those before it are still sent."""
-        line = self._line
-        pending = None
-        while pending is not answer:
-            pending = line.pop()
-            self._line_bytes -= pending.counted_bytes
-            pending.line = None
-            if pending is not answer and pending.response is None:
-                pending.abandoned = True
-                pending.on_abandoned()
+        self._drop_line(answer)
         self._deferred.clear()
         self._end(closing)
 
@@ -363,15 +355,18 @@ class Connection(asyncio.BufferedProtocol):
             self._meter.lost()
         self._drop_line()
 
-    def _drop_line(self) -> None:
-        """Nothing that is still in the line is answered."""
-        dropped = list(self._line)
-        self._line.clear()
-        self._line_bytes = 0
-        for pending in dropped:  # all of them first: one that is abandoned may complete others
+    def _drop_line(self, failed: Pending | None = None) -> None:
+        """Nothing of the line is answered, or nothing from one on that has failed by itself."""
+        line = self._line
+        kept = 0 if failed is None else line.index(failed)
+        dropped: list[Pending] = []
+        while len(line) > kept:  # all of them first: one that is abandoned may complete others
+            pending = line.pop()
+            self._line_bytes -= pending.counted_bytes
             pending.line = None
-        for pending in dropped:
-            if pending.response is None:
+            dropped.append(pending)
+        for pending in reversed(dropped):
+            if pending is not failed and pending.response is None:
                 pending.abandoned = True
                 pending.on_abandoned()
 

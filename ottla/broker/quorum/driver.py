@@ -358,7 +358,7 @@ class Quorum:
         except KafkaError as error:
             self._refuse(error)
             return
-        except (OSError, AssertionError, MemoryError, ValueError) as error:
+        except Exception as error:  # nobody else hears of it, and everybody would wait
             group, self._syncing = self._syncing, []
             self._fail(error, group)
             return
