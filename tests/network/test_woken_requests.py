@@ -171,14 +171,14 @@ async def test_what_goes_wrong_is_an_answer_and_nobody_elses(
     for client, session in zip((fails, waits), sessions, strict=True):
         client.send(_fetch(session, 1), FETCH)
         await _parked(broker, 1 if client is fails else 2)
-    read, calls = ParkedFetch._read, count()
+    look, calls = ParkedFetch._look, count()
 
-    def broken_once(self: ParkedFetch, *asked: Any) -> Any:
+    def broken_once(self: ParkedFetch) -> None:
         if next(calls) == 0:
             raise LookupError("a mistake of ours")
-        return read(self, *asked)
+        look(self)
 
-    monkeypatch.setattr(ParkedFetch, "_read", broken_once)
+    monkeypatch.setattr(ParkedFetch, "_look", broken_once)
     assert await other.append("t") == 0
     assert (await fails.answer()).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert _taken(await waits.answer()) == {"t": 0}

@@ -6,7 +6,7 @@ They read indexes and batch headers. Those by time stand in `time_search.py`.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from ottla.broker.log.segment import FileSlice
 from ottla.broker.log.segments import Segments
@@ -19,7 +19,7 @@ HISTORY_BYTES = 4 * 1024 * 1024
 
 def aborted_transactions(segments: Segments, offset: int, upper: int) -> list[tuple[int, int]]:
     """(producer id, first offset) of the aborted transactions with records in [offset, upper)."""
-    return _aborted(segments, offset, lambda: upper)
+    return _aborted(segments, offset, upper, None)
 
 
 def aborted_in(
@@ -27,22 +27,21 @@ def aborted_in(
 ) -> list[tuple[int, int]]:
     """The same of a slice that a read from `offset` on gave, as closely as the index knows where it
     ends. Where nothing was aborted, nobody asks for that."""
-    return _aborted(segments, offset, lambda: _end_of(segments, offset, found, stable))
+    return _aborted(segments, offset, stable, found)
 
 
 def _aborted(
-    segments: Segments, offset: int, find_upper: Callable[[], int]
+    segments: Segments, offset: int, upper: int, slice_: FileSlice | None
 ) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
-    upper: int | None = None
-    for segment in segments[segments.floor_index(offset) :]:
-        entries = segment.transactions.entries()
+    for index in range(segments.floor_index(offset), len(segments)):
+        entries = segments[index].transactions.entries()
         if not entries or entries[-1].last_offset < offset:
             continue
-        if upper is None:
-            upper = find_upper()
-        for index in range(bisect_left(entries, offset, key=_last_offset), len(entries)):
-            entry = entries[index]
+        if slice_ is not None:
+            upper, slice_ = _end_of(segments, offset, slice_, upper), None
+        for at in range(bisect_left(entries, offset, key=_last_offset), len(entries)):
+            entry = entries[at]
             if entry.first_offset < upper:
                 found.append((entry.producer_id, entry.first_offset))
             if entry.last_stable_offset >= upper:

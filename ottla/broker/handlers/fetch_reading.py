@@ -1,0 +1,317 @@
+"""What one fetch reads: slices of files up to the high watermark, and whether that is enough.
+
+The hot path. Per partition: one look-up, one `Log.read` (no record is read), one answer object
+whose records are a `FileSlice` that the connection sends with sendfile. Everything is read anew for
+each answer, so an answer is always one snapshot (KB8 of the reliability page).
+
+A slice ends with its segment, so a read may find less than there is: a fetch that is behind the
+last segment is answered with that at once, as by Kafka's DelayedFetch.
+
+It stands apart from the waiting (`fetch.py`) so that it can be compiled.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.handlers.context import Rooms
+from ottla.broker.handlers.partitions import absence
+from ottla.broker.log.log import UPPER_HIGH_WATERMARK, UPPER_LAST_STABLE, Log
+from ottla.broker.log.segment import FileSlice
+from ottla.broker.replication.fetch_session import Resolved, Wanted, key_of
+from ottla.broker.replication.replicas import Partition
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
+
+PartitionData = FetchResponse.PartitionData
+TopicResponse = FetchResponse.FetchableTopicResponse
+
+NO_RECORDS = b""
+ANY_AMOUNT = 1 << 62
+"""More than a segment has: what a log says is available only of a fetch that is behind its last
+segment, or out of range. Such a fetch does not wait, whatever `partition_max_bytes` lets through.
+"""
+
+
+class FetchReading:
+    """One fetch, to be read once (`attempt`) or as often as something moves."""
+
+    __slots__ = (
+        "_by_id",
+        "_min_bytes",
+        "_request",
+        "_resolved",
+        "_rooms",
+        "_told",
+        "_upper",
+        "found_bytes",
+        "partitions",
+        "satisfied",
+    )
+
+    def __init__(
+        self, rooms: Rooms, request: FetchRequest, resolved: Resolved, *, by_id: bool
+    ) -> None:
+        self._rooms = rooms
+        self._request = request
+        self._resolved = resolved
+        self._by_id = by_id
+        self._upper = UPPER_LAST_STABLE if request.isolation_level == 1 else UPPER_HIGH_WATERMARK
+        self._min_bytes = min(request.min_bytes, request.max_bytes, rooms.config.fetch_max_bytes)
+        # What the last attempt would tell a session's client; it is told when that answer leaves.
+        self._told: list[tuple[Wanted, PartitionData]] = []
+        self.partitions: list[Partition] = []
+        """Those that were there when it was last looked at; a fetch that waits does so there."""
+        self.found_bytes = 0
+        self.satisfied = False
+
+    def is_at_the_end(self) -> bool:
+        """Whether an attempt would find nothing, not even an error: who tails a log asks most
+        often before there is anything, and an answer that is thrown away costs what one costs."""
+        if self._min_bytes <= 0:
+            return False
+        upper_is_stable = self._upper == UPPER_LAST_STABLE
+        for wanted in self._resolved.wanted:
+            partition = self._find(wanted)
+            if partition is None:
+                return False
+            want, log = wanted.request, partition.log
+            end = log.last_stable_offset if upper_is_stable else log.high_watermark
+            if (
+                not end <= want.fetch_offset <= log.log_end_offset
+                or -1 < want.current_leader_epoch != partition.leader_epoch
+                or want.last_fetched_epoch >= 0
+            ):
+                return False
+            self.partitions.append(partition)
+        return True
+
+    def attempt(self) -> FetchResponse:
+        """Reads everything once. `satisfied` tells whether the answer may leave before the wait
+        is over: enough bytes, or any partition with an error."""
+        budget = min(self._request.max_bytes, self._rooms.config.fetch_max_bytes)
+        incremental = self._resolved.incremental
+        self.partitions = []  # another list: who waits keeps that of the partitions it waits at
+        self._told.clear()
+        self.found_bytes = 0
+        self.satisfied = False
+        response = FetchResponse()
+        fetch_session = self._resolved.session
+        if fetch_session is not None:
+            response.session_id = fetch_session.session_id
+        misplaced: list[tuple[Wanted, PartitionData]] = []
+        with_data: list[Wanted] = []
+        for wanted in self._resolved.wanted:
+            part, known = self._read(wanted, budget)
+            if part.error_code:
+                self.satisfied = True
+            elif type(records := part.records) is FileSlice:
+                self.found_bytes += records.size
+                budget -= records.size
+                with_data.append(wanted)
+            if incremental and not _is_news(wanted, part):
+                continue
+            if fetch_session is not None:
+                self._told.append((wanted, part))
+            if not known:
+                misplaced.append((wanted, part))
+                continue
+            _add(response.responses, wanted, part)
+        for wanted, part in misplaced:  # errors of what is not there come last, as in Kafka
+            _add(response.responses, wanted, part)
+        if self.found_bytes >= self._min_bytes:
+            self.satisfied = True
+        if fetch_session is not None and with_data:
+            fetch_session.moved_last([key_of(wanted, fetch_session) for wanted in with_data])
+        return response
+
+    def answer_if_enough(self) -> FetchResponse | None:
+        """What an attempt finds, if that may leave."""
+        if self._min_bytes > 1:
+            return self.attempt() if self._is_enough() else None
+        response = self.attempt()
+        return response if self.satisfied else None
+
+    def has_left_more(self) -> bool:
+        """Whether there is enough though the last attempt found less, but something."""
+        return self.found_bytes > 0 and self._is_enough()
+
+    def leaves(self, response: FetchResponse) -> FetchResponse:
+        """The answer of the last attempt is what the client gets: its session remembers it."""
+        for wanted, part in self._told:
+            wanted.sent_high_watermark = part.high_watermark
+            wanted.sent_log_start = part.log_start_offset
+        return response
+
+    def refuse(self, code: ErrorCode) -> FetchResponse:
+        """The same error for the request and for each of its partitions."""
+        response = FetchResponse(error_code=int(code))
+        for wanted in self._resolved.wanted:
+            _add(response.responses, wanted, _error(wanted, code))
+        return response
+
+    # inside
+
+    def _is_enough(self) -> bool:
+        found = 0
+        for wanted in self._resolved.wanted:
+            partition = self._find(wanted)
+            if partition is None:
+                return True
+            want = wanted.request
+            try:
+                available = partition.log.bytes_available(
+                    want.fetch_offset, self._upper, ANY_AMOUNT
+                )
+            except (KafkaError, OSError):
+                # Ours to answer: whoever has just appended, perhaps elsewhere, is not to blame.
+                return True
+            if available == ANY_AMOUNT:
+                return True
+            found += min(available, max(want.partition_max_bytes, 0))
+            if found >= self._min_bytes:
+                return True
+        return False
+
+    def _find(self, wanted: Wanted) -> Partition | None:
+        replicas = self._rooms.replicas
+        if self._by_id:
+            return replicas.by_id(wanted.topic_id, wanted.request.partition)
+        return replicas.get(wanted.topic, wanted.request.partition)
+
+    def _read(self, wanted: Wanted, budget: int) -> tuple[PartitionData, bool]:
+        """One partition's answer, and whether the partition exists."""
+        partition = self._find(wanted)
+        if partition is None:
+            return self._unknown(wanted), False
+        self.partitions.append(partition)
+        want = wanted.request
+        epoch = want.current_leader_epoch
+        if epoch >= 0 and epoch != partition.leader_epoch:
+            older = epoch < partition.leader_epoch
+            return _error(
+                wanted,
+                ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH,
+            ), True
+        log = partition.log
+        try:
+            if want.last_fetched_epoch >= 0:
+                diverging = _divergence(log, want)
+                if diverging is not None:
+                    self.satisfied = True
+                    part = _answer(partition, NO_RECORDS)
+                    part.diverging_epoch = diverging
+                    return part, True
+            limit = min(want.partition_max_bytes, budget)
+            at_least_one = self.found_bytes == 0
+            slice_ = None
+            if limit > 0 or at_least_one:
+                slice_ = log.read(
+                    want.fetch_offset,
+                    max_bytes=max(limit, 0),
+                    upper=self._upper,
+                    at_least_one=at_least_one,
+                )
+                if slice_ is not None and self._rooms.unreadable:
+                    slice_ = self._readable(log, want.fetch_offset, slice_, at_least_one)
+            elif not log.log_start_offset <= want.fetch_offset <= log.log_end_offset:
+                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+            part = _answer(partition, NO_RECORDS if slice_ is None else slice_)
+            if self._upper == UPPER_LAST_STABLE:
+                aborted = [] if slice_ is None else log.aborted_in(want.fetch_offset, slice_)
+                part.aborted_transactions = [
+                    FetchResponse.AbortedTransaction(*transaction) for transaction in aborted
+                ]
+        except KafkaError as error:
+            return _error(wanted, error.code), True
+        except OSError as error:
+            self._rooms.events.error("fetch_read_failed", partition=repr(partition), exc_info=error)
+            return _error(wanted, ErrorCode.KAFKA_STORAGE_ERROR), True
+        return part, True
+
+    def _readable(
+        self, log: Log, offset: int, found: FileSlice, at_least_one: bool
+    ) -> FileSlice | None:
+        """What of a slice lies before a range that the disk cannot read.
+
+        Raises KAFKA_STORAGE_ERROR if its first batch lies in one.
+        """
+        unreadable = self._rooms.unreadable
+        start = unreadable.begins_at(found)
+        if start is None:
+            return found
+        shorter = log.read(
+            offset,
+            max_bytes=max(start - found.position, 0),
+            upper=self._upper,
+            at_least_one=at_least_one,
+        )
+        if shorter is None or unreadable.begins_at(shorter) is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        return shorter
+
+    def _unknown(self, wanted: Wanted) -> PartitionData:
+        rooms = self._rooms
+        name: str | None = wanted.topic
+        if self._by_id:
+            topic = rooms.image.topics.by_id.get(wanted.topic_id)
+            name = None if topic is None else topic.name
+        code = ErrorCode.UNKNOWN_TOPIC_ID
+        if name is not None:
+            code = absence(rooms, name, wanted.request.partition)
+        part = _error(wanted, code)
+        part.aborted_transactions = []
+        return part
+
+
+def _add(topics: list[TopicResponse], wanted: Wanted, part: PartitionData) -> None:
+    """Neighbours of one topic stand in one, as in Kafka."""
+    if topics:
+        last = topics[-1]
+        if last.topic_id == wanted.topic_id and last.topic == wanted.topic:
+            last.partitions.append(part)
+            return
+    topics.append(TopicResponse(wanted.topic, wanted.topic_id, [part]))
+
+
+def _answer(partition: Partition, records: FileSlice | bytes) -> PartitionData:
+    log = partition.log
+    return PartitionData(
+        partition_index=partition.index,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        aborted_transactions=None,
+        records=records,
+    )
+
+
+def _error(wanted: Wanted, code: ErrorCode) -> PartitionData:
+    return PartitionData(
+        partition_index=wanted.request.partition,
+        error_code=int(code),
+        high_watermark=-1,
+        last_stable_offset=-1,
+        log_start_offset=-1,
+        aborted_transactions=None,
+        records=NO_RECORDS,
+    )
+
+
+def _divergence(log: Log, want: FetchRequest.FetchPartition) -> FetchResponse.EpochEndOffset | None:
+    """KIP-595: where the client's log leaves ours; OFFSET_OUT_OF_RANGE for an unknown epoch."""
+    epoch, end_offset = log.end_offset_for_epoch(want.last_fetched_epoch)
+    if epoch < 0 or end_offset < 0:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if epoch < want.last_fetched_epoch or end_offset < want.fetch_offset:
+        return FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end_offset)
+    return None
+
+
+def _is_news(wanted: Wanted, part: PartitionData) -> bool:
+    """What an incremental answer must name: data, an error, or an end that moved."""
+    return bool(
+        part.records is not NO_RECORDS
+        or part.error_code
+        or part.high_watermark != wanted.sent_high_watermark
+        or part.log_start_offset != wanted.sent_log_start
+        or part.diverging_epoch.epoch >= 0
+    )
