@@ -67,6 +67,7 @@ from ottla.broker.quorum.driver import Quorum
 from ottla.broker.quorum.store import METADATA_DIRECTORY, QuorumSettings
 from ottla.broker.quorum.voters import Endpoint, ReplicaKey, Voter
 from ottla.broker.readiness import Readiness
+from ottla.broker.replication.deadlines import Deadlines
 from ottla.broker.replication.fetch_session import FetchSessions
 from ottla.broker.replication.moves import ReplicaMoves
 from ottla.broker.replication.publishing import Publisher
@@ -301,6 +302,7 @@ class Broker:
             replicas=self.replicas,
             moves=self.moves,
             fetch_sessions=FetchSessions(slots=slots, rng=self._rng),
+            deadlines=Deadlines(self._loop),
             producer_ids=producer_ids,
             auto_creation=AutoCreation(self._spawn),
             groups=groups,
@@ -576,6 +578,7 @@ class Broker:
             self.rooms.shares.close()
             self.rooms.share_state.close()
             await self.server.stop(grace_s=STOP_GRACE_S)
+            self.rooms.deadlines.close()
         else:
             self._listening.close()
             await self._listening.wait_closed()

@@ -16,8 +16,8 @@ from ottla.broker.coordinator.outcome import Answer, CoordinatorRecord, Counted,
 from ottla.broker.coordinator.placement import partition_for
 from ottla.broker.coordinator.record_format import RecordFormat
 from ottla.broker.coordinator.records import GROUP_RECORDS
+from ottla.broker.log.file_slice import FileSlice
 from ottla.broker.log.log import Log
-from ottla.broker.log.segment import FileSlice
 from ottla.broker.replication.replicas import Partition
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import groups, share_group

@@ -49,6 +49,7 @@ from ottla.broker.metadata.publish import MetadataMachine
 from ottla.broker.quorum.driver import Quorum
 from ottla.broker.quorum.store import METADATA_DIRECTORY, QuorumSettings
 from ottla.broker.quorum.voters import Endpoint, ReplicaKey, Voter
+from ottla.broker.replication.deadlines import Deadlines
 from ottla.broker.replication.fetch_session import FetchSessions
 from ottla.broker.replication.moves import ReplicaMoves
 from ottla.broker.replication.publishing import Publisher
@@ -115,13 +116,13 @@ class House:
         )
         self._clock = SimClock(wall_ms=START_MS)
         self._rng = random.Random(7)
+        self.lookup_clock_s: Callable[[], float] = lambda: 0.0
         self._fatal: list[BaseException] = []
         self._open = False
 
     async def __aenter__(self) -> House:
         self._workers = ThreadPoolExecutor(2)
         self.lookup_workers: Executor = self._workers
-        self.lookup_clock_s: Callable[[], float] = lambda: 0.0
         logs = self._make_logs()
         logs.load(config_of=lambda name: self.log_configs.of(name, self._config, {}))
         quorum = self._make_quorum(logs)
@@ -147,6 +148,7 @@ class House:
             replicas=replicas,
             moves=self._make_moves(logs, replicas),
             fetch_sessions=FetchSessions(slots=10, rng=self._rng),
+            deadlines=Deadlines(asyncio.get_running_loop()),
             producer_ids=producer_ids,
             auto_creation=AutoCreation(self._spawn),
             groups=groups,
@@ -197,6 +199,7 @@ class House:
             task.cancel()
         await asyncio.gather(*self.background, return_exceptions=True)
         broker_epoch = self.rooms.image.cluster.brokers[NODE_ID].epoch
+        self.rooms.deadlines.close()
         self.rooms.transactions.close()
         self.rooms.groups.close()
         self.rooms.shares.close()

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.handlers.answers import Pending
+from ottla.broker.handlers.answers import CloseConnection, Pending
 from ottla.broker.handlers.fetch import ParkedFetch, handle_fetch
+from ottla.broker.log.file_slice import FileSlice
 from ottla.broker.log.log import Log
-from ottla.broker.log.segment import FileSlice
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.records.batch import iterate_headers
@@ -21,6 +21,24 @@ from tests.handlers.transactions import PRODUCER_ID, Transactions
 TOPIC = "t"
 READ_COMMITTED = 1
 ABORTED = 300
+
+
+class Answers:
+    """The line of a connection: what it would send."""
+
+    def __init__(self) -> None:
+        self.given: list[Any] = []
+        self.arrived = asyncio.Event()
+
+    def answered(self, answer: Pending) -> None:
+        self.given.append(answer.response)
+        self.arrived.set()
+
+    def failed(self, answer: Pending, error: Exception) -> None:
+        raise error
+
+    def refused(self, answer: Pending, closing: CloseConnection) -> None:
+        raise closing
 
 
 async def test_a_fetch_names_the_aborted_transactions_of_what_it_returns(house: House) -> None:
@@ -113,8 +131,7 @@ async def test_what_a_parked_fetch_cannot_read_is_its_own_error(
     request = FetchRequest(max_wait_ms=60_000, min_bytes=1 << 20, session_epoch=-1, topics=[topic])
     parked = handle_fetch(house.session, request, 16)
     assert isinstance(parked, Pending)
-    answers: list[Any] = []
-    monkeypatch.setattr(ParkedFetch, "complete", lambda _, response: answers.append(response))
+    parked.line = answers = Answers()
 
     def unreadable(*_: object, **__: object) -> int:
         raise error
@@ -127,7 +144,7 @@ async def test_what_a_parked_fetch_cannot_read_is_its_own_error(
     assert partition is not None
     assert partition.log.high_watermark == 2
     assert not partition.fetch_waiters
-    (answer,) = answers
+    (answer,) = answers.given
     assert answer.responses[0].partitions[0].error_code
 
 
@@ -199,18 +216,15 @@ async def test_who_is_behind_the_last_segment_waits_for_no_more(house: House, mo
     assert 0 < _size(answer) < MIB
 
 
-async def test_a_parked_fetch_is_answered_when_its_segment_is_full(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_parked_fetch_is_answered_when_its_segment_is_full(house: House) -> None:
     topic_id = await house.create(TOPIC, configs={"segment.bytes": str(MIB)})
     await house.append(TOPIC, 0, [bytes(3 * MIB // 5)])
     parked = handle_fetch(house.session, _patient(topic_id), 16)
     assert isinstance(parked, Pending)
-    answers: list[Any] = []
-    monkeypatch.setattr(ParkedFetch, "complete", lambda _, response: answers.append(response))
+    parked.line = answers = Answers()
     await house.append(TOPIC, 0, [bytes(3 * MIB // 5)])
 
-    (answer,) = answers
+    (answer,) = answers.given
     assert 0 < _size(answer) < MIB
 
 
@@ -221,3 +235,42 @@ async def test_what_is_not_enough_waits(house: House) -> None:
 
     assert isinstance(parked, ParkedFetch)
     parked.on_abandoned()
+
+
+async def test_who_waits_at_the_end_is_given_what_was_just_written(house: House) -> None:
+    """It is not read from the file; where nobody waits, nothing is kept."""
+    topic_id = await house.create(TOPIC)
+    request = _patient(topic_id)
+    request.min_bytes = 1
+    parked = handle_fetch(house.session, request, 16)
+    assert isinstance(parked, Pending)
+    parked.line = answers = Answers()
+    await house.append(TOPIC, 0, [b"v"])
+    awaited = answers.given[0].responses[0].partitions[0].records
+    request.topics[0].partitions[0].fetch_offset = 1
+    await house.append(TOPIC, 0, [b"w"])
+    answer = handle_fetch(house.session, request, 16)
+    assert not isinstance(answer, Pending)
+    other = answer.responses[0].partitions[0].records
+
+    assert isinstance(other, FileSlice)
+    assert awaited.known == awaited.read()
+    assert other.known == b""
+    assert other.read()
+
+
+async def test_a_fetch_is_answered_with_nothing_when_its_time_is_over(house: House) -> None:
+    topic_id = await house.create(TOPIC)
+    request = _patient(topic_id)
+    request.max_wait_ms = 10
+    parked = handle_fetch(house.session, request, 16)
+    assert isinstance(parked, Pending)
+    parked.line = answers = Answers()
+    async with asyncio.timeout(10):
+        await answers.arrived.wait()
+
+    assert _size(answers.given[0]) == 0
+    assert len(house.rooms.deadlines) == 0
+    partition = house.rooms.replicas.get(TOPIC, 0)
+    assert partition is not None
+    assert not partition.fetch_waiters

@@ -202,6 +202,7 @@ class LogModel:
             return
         data = found.read()
         assert wanted.startswith(data)
+        assert found.known in (b"", data)
         first = read_header(wanted).size
         assert first <= len(data) <= (max(max_bytes, first) if at_least_one else max_bytes)
         available = self.log.bytes_available(offset, upper, 10**6)
@@ -392,7 +393,9 @@ class LogModel:
                 codec=self.rng.choice((0, 0, 0, 2)),
             )
         )
-        result = self.log.append_as_leader(view, leader_epoch=self.epoch, now_ms=CLOCK)
+        result = self.log.append_as_leader(
+            view, leader_epoch=self.epoch, now_ms=CLOCK, is_awaited=self.step % 2 == 0
+        )
         assert not result.duplicate
         assert result.last_offset == result.base_offset + count - 1
         self._note(result.base_offset, view, producer_id, sequence, transactional=transactional)

@@ -75,10 +75,19 @@ def timed_batch(timestamps: Sequence[int], **fields: Any) -> memoryview:
     return memoryview(build_batch([Record(0, one, b"k", b"v") for one in timestamps], **fields))
 
 
-def append(log: Log, *args: Any, epoch: int = 0, now_ms: int = NOW, **fields: Any) -> int:
+def append(
+    log: Log,
+    *args: Any,
+    epoch: int = 0,
+    now_ms: int = NOW,
+    is_awaited: bool = False,
+    **fields: Any,
+) -> int:
     """Appends one batch; its base offset."""
     records = batch(*args, **fields)
-    return log.append_as_leader(records, leader_epoch=epoch, now_ms=now_ms).base_offset
+    return log.append_as_leader(
+        records, leader_epoch=epoch, now_ms=now_ms, is_awaited=is_awaited
+    ).base_offset
 
 
 def flush(log: Log) -> None:
@@ -102,6 +111,7 @@ def read_all(log: Log, upper: int = UPPER_LOG_END, *, max_bytes: int = 300) -> b
         if found is None:
             return b"".join(parts)
         data = found.read()
+        assert found.known in (b"", data)
         assert len(data) == found.size
         for position, header in iterate_headers(data):
             if header.last_offset >= offset:

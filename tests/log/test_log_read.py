@@ -6,12 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from ottla.broker.log.file_slice import FileSlice
 from ottla.broker.log.log import UPPER_HIGH_WATERMARK, UPPER_LAST_STABLE, UPPER_LOG_END, Log
+from ottla.broker.log.segment import TAIL_BYTES_MAX
 from ottla.broker.log.segments import OPEN_SEALED_MAX
 from ottla.config.types import LogConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.testing.disk import SimDisk, SimFile
 from tests.log.logs import (
+    NOW,
     RELAXED,
     SMALL,
     append,
@@ -214,3 +217,49 @@ def test_the_repr_is_for_the_operator() -> None:
     append(log)
 
     assert repr(log) == "<Log orders-0 0<=3<=3<=3<=4 durable=3 epoch=0>"
+
+
+def _last(log: Log, offset: int) -> FileSlice:
+    found = log.read(offset, max_bytes=10**6, upper=UPPER_LOG_END, at_least_one=True)
+    assert found is not None
+    return found
+
+
+def test_who_waits_for_a_batch_need_not_read_it() -> None:
+    disk = CountingDisk()
+    for path in ("/data", "/data/orders-0"):
+        disk.make_dir(path)
+    log = open_log(disk, RELAXED)
+    append(log)
+    offset = append(log, is_awaited=True)
+    before = disk.reads
+    known = _last(log, offset).known
+
+    assert disk.reads == before
+    assert known == _last(log, offset).read()
+    assert _last(log, 0).known == b""
+    assert _last(log, append(log)).known == b""
+
+
+def test_a_batch_of_any_size_is_not_kept() -> None:
+    log = open_log(new_disk())
+    least = len(batch(size=0))
+    fits = append(log, size=TAIL_BYTES_MAX - least - 10, is_awaited=True)
+    assert _last(log, fits).known
+    larger = append(log, size=TAIL_BYTES_MAX, is_awaited=True)
+
+    assert _last(log, larger).known == b""
+
+
+def test_what_was_kept_is_not_told_of_what_came_in_its_place() -> None:
+    log = open_log(new_disk(), RELAXED)
+    append(log)
+    offset = append(log, timestamp=NOW + 5, is_awaited=True)
+    kept = _last(log, offset).known
+    log.truncate_to(offset)
+    assert append(log, timestamp=NOW + 7) == offset
+    found = _last(log, offset)
+
+    assert found.size == len(kept)
+    assert found.known in (b"", found.read())
+    assert found.read() != kept

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.log.segment import FileSlice
+from ottla.broker.log.file_slice import FileSlice
 from ottla.broker.log.unreadable import UnreadableRanges
 from ottla.broker.network import outbox
 from ottla.broker.network.outbox import (
@@ -446,3 +446,14 @@ async def test_readers_whose_answers_fill_a_turn_each_have_their_turns(
     for sender in senders:
         sender.outbox.close()
         sender.peer.close()
+
+
+async def test_what_is_known_is_not_read(file: PosixFile, cache: PageCache) -> None:
+    sender = Sender(asyncio.get_running_loop(), cache)
+    known = b"not what the file has"
+    sender.outbox.put(bytearray(HEADERS), [(len(HEADERS), FileSlice(file, 0, len(known), known))])
+    sender.outbox.schedule()
+
+    assert await _received(sender.peer, len(HEADERS + known)) == HEADERS + known
+    sender.outbox.close()
+    sender.peer.close()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.log.segment import FileSlice
+from ottla.broker.log.file_slice import FileSlice
 from ottla.broker.log.unreadable import UnreadableRanges
 from ottla.broker.network import connection, send_buffer
 from ottla.broker.network.outbox import SENDFILE_MIN, Outbox, TurnEnd

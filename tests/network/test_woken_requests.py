@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.handlers.fetch import ParkedFetch
+from ottla.config.broker import BrokerConfig
 from ottla.protocol.connection import ClientConnection
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchRequest
@@ -163,6 +163,19 @@ async def test_a_fetch_that_waits_is_answered_from_where_it_asked(broker: Broker
         client.close()
 
 
+class BrokenOnce:
+    """A configuration whose first reader meets a mistake of ours."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._asked = count()
+
+    def __getattr__(self, name: str) -> Any:
+        if next(self._asked) == 0:
+            raise LookupError("a mistake of ours")
+        return getattr(self._config, name)
+
+
 async def test_what_goes_wrong_is_an_answer_and_nobody_elses(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,14 +184,7 @@ async def test_what_goes_wrong_is_an_answer_and_nobody_elses(
     for client, session in zip((fails, waits), sessions, strict=True):
         client.send(_fetch(session, 1), FETCH)
         await _parked(broker, 1 if client is fails else 2)
-    look, calls = ParkedFetch._look, count()
-
-    def broken_once(self: ParkedFetch) -> None:
-        if next(calls) == 0:
-            raise LookupError("a mistake of ours")
-        look(self)
-
-    monkeypatch.setattr(ParkedFetch, "_look", broken_once)
+    monkeypatch.setattr(broker.running.rooms, "config", BrokenOnce(broker.running.rooms.config))
     assert await other.append("t") == 0
     assert (await fails.answer()).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert _taken(await waits.answer()) == {"t": 0}

@@ -13,8 +13,8 @@ from typing import Protocol
 
 from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.coordinator.record_format import RecordFormat, unknown_types
+from ottla.broker.log.file_slice import FileSlice
 from ottla.broker.log.log import UPPER_LOG_END, Log
-from ottla.broker.log.segment import FileSlice
 from ottla.broker.ports import Clock
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.batch import HEADER_SIZE, NO_PRODUCER_ID, BatchHeader, read_header

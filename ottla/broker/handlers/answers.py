@@ -11,6 +11,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from ottla.broker.native import mypyc_attr
+
 
 class NoAnswer:
     """What a handler returns when the protocol forbids an answer (Produce with acks=0)."""
@@ -33,6 +35,7 @@ class Line(Protocol):
     def refused(self, answer: Pending, closing: CloseConnection) -> None: ...
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Pending:
     """An answer that comes later. A handler returns it, and calls `complete` exactly once.
 

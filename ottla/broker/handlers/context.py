@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ottla.broker.metadata.image import MetadataImage
     from ottla.broker.ports import Clock, Events, Rng
     from ottla.broker.quorum.driver import Quorum
+    from ottla.broker.replication.deadlines import Deadlines
     from ottla.broker.replication.fetch_session import FetchSessions
     from ottla.broker.replication.moves import ReplicaMoves
     from ottla.broker.replication.replicas import Replicas
@@ -43,6 +44,7 @@ class Rooms:
     replicas: Replicas
     moves: ReplicaMoves
     fetch_sessions: FetchSessions
+    deadlines: Deadlines
     producer_ids: ProducerIds
     auto_creation: AutoCreation
     groups: GroupCoordinator

@@ -6,17 +6,17 @@ A fetch that finds less than `min_bytes` is parked at its partitions until one a
 
 from __future__ import annotations
 
-import asyncio
-
 from ottla.broker.handlers.answers import Pending
 from ottla.broker.handlers.context import Session
 from ottla.broker.handlers.fetch_reading import FetchReading
+from ottla.broker.replication.deadlines import Deadlines
 from ottla.broker.replication.fetch_session import Resolved, wanted_by
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
 
 TOPIC_IDS_SINCE_VERSION = 13
 ISOLATION_LEVELS = (0, 1)
+MS_PER_S = 1000
 
 
 def handle_fetch(
@@ -40,7 +40,7 @@ def handle_fetch(
         response = reading.attempt()
         if reading.satisfied or not may_wait or reading.has_left_more():
             return reading.leaves(response)
-    return ParkedFetch(reading, request.max_wait_ms)
+    return ParkedFetch(reading, rooms.deadlines, request.max_wait_ms)
 
 
 def _refusal(request: FetchRequest) -> ErrorCode | None:
@@ -56,16 +56,16 @@ def _refusal(request: FetchRequest) -> ErrorCode | None:
 class ParkedFetch(Pending):
     """A fetch that waits at its partitions until there is enough."""
 
-    __slots__ = ("_partitions", "_reading", "_timer")
+    __slots__ = ("_deadline", "_deadlines", "_partitions", "_reading")
 
-    def __init__(self, reading: FetchReading, max_wait_ms: int) -> None:
+    def __init__(self, reading: FetchReading, deadlines: Deadlines, max_wait_ms: int) -> None:
         super().__init__()
         self._reading = reading
         self._partitions = reading.partitions
         for partition in self._partitions:
             partition.fetch_waiters[self] = None
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(max_wait_ms / 1000, self._expired)
+        self._deadlines = deadlines
+        self._deadline = deadlines.add(self, max_wait_ms / MS_PER_S)
 
     def advanced(self) -> None:
         """A partition moved: answer if there is enough now."""
@@ -73,6 +73,9 @@ class ParkedFetch(Pending):
 
     def interrupted(self) -> None:
         """A partition is gone or changed its epoch: the answer says so."""
+        self.woken(self._answer_now)
+
+    def expired(self) -> None:
         self.woken(self._answer_now)
 
     def hurry(self) -> None:
@@ -91,14 +94,11 @@ class ParkedFetch(Pending):
     def _answer_now(self) -> None:
         self._finish(self._reading.attempt())
 
-    def _expired(self) -> None:
-        self.woken(self._answer_now)
-
     def _finish(self, response: FetchResponse) -> None:
         self._leave()
         self.complete(self._reading.leaves(response))
 
     def _leave(self) -> None:
-        self._timer.cancel()
+        self._deadlines.cancel(self._deadline)
         for partition in self._partitions:
             partition.fetch_waiters.pop(self, None)

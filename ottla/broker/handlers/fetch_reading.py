@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from ottla.broker.handlers.context import Rooms
 from ottla.broker.handlers.partitions import absence
+from ottla.broker.log.file_slice import FileSlice
 from ottla.broker.log.log import UPPER_HIGH_WATERMARK, UPPER_LAST_STABLE, Log
-from ottla.broker.log.segment import FileSlice
 from ottla.broker.replication.fetch_session import Resolved, Wanted, key_of
 from ottla.broker.replication.replicas import Partition
 from ottla.protocol.errors import ErrorCode, KafkaError

@@ -25,8 +25,8 @@ from ottla.broker.handlers.share_acknowledge import (
     checked_names,
     leader_of,
 )
+from ottla.broker.log.file_slice import FileSlice
 from ottla.broker.log.log import UPPER_HIGH_WATERMARK, UPPER_LAST_STABLE
-from ottla.broker.log.segment import FileSlice
 from ottla.broker.share.batches import batches_in, narrowed
 from ottla.broker.share.partition import SharePartition
 from ottla.broker.share.sessions import FIRST_EPOCH, LAST_EPOCH, Place, ShareSession

@@ -104,13 +104,20 @@ class Log(TrimmableLog):
             raise
 
     def append_as_leader(
-        self, records: memoryview, *, leader_epoch: int, now_ms: int, internal: bool = False
+        self,
+        records: memoryview,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        internal: bool = False,
+        is_awaited: bool = False,
     ) -> AppendResult:
         """Checks, numbers and writes one batch; `records` is writable and is changed in place.
 
         `internal` batches are the broker's own: control batches pass, sizes and times are not
-        looked at. Raises KafkaError if it is refused, OSError if the disk failed; then nothing
-        was appended. What it returns is durable when `visible_end` is above `last_offset`.
+        looked at. `is_awaited` says that somebody waits to read it. Raises KafkaError if it is
+        refused, OSError if the disk failed; then nothing was appended. What it returns is durable
+        when `visible_end` is above `last_offset`.
         """
         if self.failed is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -148,7 +155,7 @@ class Log(TrimmableLog):
         if segment is None:
             segment = self._roll(now_ms)
         try:
-            segment.append(records, last_offset, max_timestamp)
+            segment.append(records, last_offset, max_timestamp, is_awaited=is_awaited)
         except OSError as error:
             self._undo_write(error)
         segment.last_modified = now_ms

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from ottla.broker.log.segment import FileSlice
+from ottla.broker.log.file_slice import FileSlice
 from ottla.broker.log.segments import Segments
 from ottla.broker.log.transaction_index import AbortedTransaction
 from ottla.protocol.records.batch import BatchHeader

@@ -46,10 +46,10 @@ from ottla.broker.log.directories import (
     aside_name,
     partition_name,
 )
+from ottla.broker.log.file_slice import FileSlice
 from ottla.broker.log.loading import Survey, doubled_partitions
 from ottla.broker.log.log import UPPER_LOG_END, Log
 from ottla.broker.log.producer_state import ProducerState
-from ottla.broker.log.segment import FileSlice
 from ottla.broker.ports import Clock, Disk, Events, Rng
 from ottla.config.types import LogConfig
 from ottla.protocol.errors import ErrorCode, KafkaError

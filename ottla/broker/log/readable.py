@@ -19,11 +19,12 @@ from array import array
 from bisect import bisect_right
 
 from ottla.broker.log import lookup, time_search
+from ottla.broker.log.file_slice import FileSlice
 from ottla.broker.log.flush import FlushTicket
 from ottla.broker.log.opening import OpenedFiles
 from ottla.broker.log.partition_dir import PartitionDir
 from ottla.broker.log.quarantine import Quarantine
-from ottla.broker.log.segment import FileSlice, Segment
+from ottla.broker.log.segment import Segment
 from ottla.broker.log.time_search import Steps
 from ottla.broker.log.validation import Rules
 from ottla.config.types import LogConfig
@@ -155,7 +156,7 @@ class ReadableLog:
                 return None
         if size <= 0:
             return None
-        return FileSlice(segment.file or segment.open(), position, size)
+        return segment.slice(position, size)
 
     def bytes_available(self, offset: int, upper: int, limit: int) -> int:
         """How much a read would find, up to `limit`; `limit` where that takes a closer look."""
@@ -253,7 +254,7 @@ class ReadableLog:
             if size > 0:
                 if self.quarantine:
                     size = self.quarantine.bound(segment, position, size)
-                return FileSlice(segment.open(), position, size)
+                return segment.slice(position, size)
             if is_last:
                 break
         return None

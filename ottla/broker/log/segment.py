@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from struct import Struct
 
 from ottla.broker.log import old_messages
+from ottla.broker.log.file_slice import FileSlice
 from ottla.broker.log.index import IndexCorrupt
 from ottla.broker.log.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from ottla.broker.log.partition_dir import PartitionDir, rename_anew, renew
@@ -58,33 +59,14 @@ LOOKUP_READ_BYTES = 4096 + HEADER_SIZE
 # Batches behind the last index entry begin within an index interval; an index that leaves out
 # more is short. The allowance is for an interval that was larger when the segment was written.
 UNINDEXED_BYTES_MAX = 64 * 1024
+# A batch of so many bytes is kept, the last one, for those who wait for it.
+TAIL_BYTES_MAX = 1024
 # What one read takes that walks over many batches.
 WALK_READ_BYTES = 64 * 1024
 
 # Base offset, batch length, last offset delta.
 _CHAIN = Struct(">qi11xi")
 _unpack_chain = _CHAIN.unpack_from
-
-
-class FileSlice:
-    """A range of a file, to be sent as it lies. Who keeps it over a turn of the loop pins it."""
-
-    __slots__ = ("file", "position", "size")
-
-    def __init__(self, file: File, position: int, size: int) -> None:
-        self.file = file
-        self.position = position
-        self.size = size
-
-    def __repr__(self) -> str:
-        return f"<FileSlice {self.file.path} {self.position}+{self.size}>"
-
-    def read(self) -> bytes:
-        return self.head(self.size)
-
-    def head(self, size: int) -> bytes:
-        """The first bytes of it, at most so many."""
-        return self.file.pread(min(size, self.size), self.position)
 
 
 class Segment:
@@ -99,6 +81,8 @@ class Segment:
         "_recent_lasts",
         "_recent_positions",
         "_since_entry",
+        "_tail",
+        "_tail_position",
         "base_offset",
         "created_ms",
         "file",
@@ -156,6 +140,9 @@ class Segment:
         self._max_timestamp_offset = base_offset
         self._recent_lasts = array("q")
         self._recent_positions = array("q")
+        # The bytes of the last batch, if they were kept, and where it lies.
+        self._tail = b""
+        self._tail_position = 0
 
     def __repr__(self) -> str:
         return f"<Segment {self._directory.path} {self.base_offset} size={self.size}>"
@@ -268,6 +255,7 @@ class Segment:
         """Gives back the memory that only a tailing reader needs."""
         self._recent_lasts = array("q")
         self._recent_positions = array("q")
+        self._tail = b""
 
     @property
     def log_path(self) -> str:
@@ -307,9 +295,12 @@ class Segment:
 
     # writing
 
-    def append(self, records: memoryview, last_offset: int, max_timestamp: int) -> None:
+    def append(
+        self, records: memoryview, last_offset: int, max_timestamp: int, *, is_awaited: bool
+    ) -> None:
         """Writes one batch behind all others. An OSError leaves the segment as it was, but for
-        bytes behind `size` that the caller cuts off."""
+        bytes behind `size` that the caller cuts off. Of one that is awaited a copy is kept, if it
+        is small: whoever waits at the end of the log need not read what was just written."""
         position = self.size
         if self._since_entry > self.index_interval:
             # All that can fail comes before the batch is written.
@@ -319,6 +310,8 @@ class Segment:
         if file is None:
             file = self.open()
         file.pwrite(records, position)
+        self._tail = bytes(records) if is_awaited and len(records) <= TAIL_BYTES_MAX else b""
+        self._tail_position = position
         self.note_batch(position, len(records), last_offset, max_timestamp)
 
     def append_all(self, records: memoryview, batches: list[tuple[int, BatchHeader]]) -> None:
@@ -327,6 +320,7 @@ class Segment:
         self.index.entries.make_room()
         self.time_index.entries.make_room()
         self.open().pwrite(records, start)
+        self._tail = b""
         for position, header in batches:
             self.note_batch(start + position, header.size, header.last_offset, header.max_timestamp)
 
@@ -387,6 +381,7 @@ class Segment:
         file.truncate(position)
         file.sync()
         self.size = position
+        self._tail = b""
         self.transactions.truncate_to(end_offset)
         keep = bisect_left(self._recent_lasts, end_offset)
         del self._recent_lasts[keep:], self._recent_positions[keep:]
@@ -410,6 +405,11 @@ class Segment:
         return old_messages.first_offset(self.batch_at(position, size), header)
 
     # reading
+
+    def slice(self, position: int, size: int) -> FileSlice:
+        """A range of its .log file, which is opened for it."""
+        is_tail = position == self._tail_position and size == len(self._tail)
+        return FileSlice(self.file or self.open(), position, size, self._tail if is_tail else b"")
 
     def locate(self, offset: int) -> tuple[int, int]:
         """Position and size of the first batch that ends at or above an offset; `size`, 0 if none.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ottla.broker.log.segment import FileSlice
+from ottla.broker.log.file_slice import FileSlice
 from ottla.broker.ports import Events
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker.handlers.answers import NO_ANSWER, CloseConnection, Pending
 from ottla.broker.handlers.context import Session
+from ottla.broker.handlers.table import Entry
 from ottla.broker.network.outbox import End, Outbox
 from ottla.broker.network.refusals import DESCRIPTORS
 from ottla.broker.network.send_buffer import SendBuffer
@@ -30,7 +31,7 @@ from ottla.protocol.errors import ProtocolError, ResponseTooLarge
 from ottla.protocol.frame import RequestHeader, parse_request_header
 
 if TYPE_CHECKING:
-    from ottla.broker.log.segment import FileSlice
+    from ottla.broker.log.file_slice import FileSlice
     from ottla.broker.network.metering import Meter
     from ottla.broker.network.server import Endpoint
 
@@ -548,7 +549,7 @@ class Connection(asyncio.BufferedProtocol):
             self._lane.add(self)
 
     def _enqueue(
-        self, pending: Pending, entry: Any, version: int, correlation_id: int, started_s: float
+        self, pending: Pending, entry: Entry, version: int, correlation_id: int, started_s: float
     ) -> None:
         pending.entry = entry
         pending.version = version
@@ -564,7 +565,7 @@ class Connection(asyncio.BufferedProtocol):
         elif self._peer_is_done or self._endpoint.stopping:
             pending.hurry()
 
-    def _unserved_version(self, entry: Any, version: int, correlation_id: int) -> None:
+    def _unserved_version(self, entry: Entry, version: int, correlation_id: int) -> None:
         """Only ApiVersions is answered in a version that we do not serve; all else is the end."""
         response = self._endpoint.unserved_version(entry, version)
         pending = Pending()
@@ -593,11 +594,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._outbox is not None:
             self._outbox.schedule()
 
-    def _send(self, entry: Any, version: int, correlation_id: int, response: Any) -> None:
+    def _send(self, entry: Entry, version: int, correlation_id: int, response: Any) -> None:
         assert self._outbox is not None
         try:
             data, slices = entry.encoders[version](correlation_id, response)
-            self._outbox.put(data, slices)
+            self._outbox.put(data, cast("list[tuple[int, FileSlice]]", slices))
             entry.count_errors(response, entry.errors)
         except ResponseTooLarge as error:
             self._endpoint.refused(self, str(error))

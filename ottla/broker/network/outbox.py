@@ -26,7 +26,7 @@ from enum import Enum, auto
 from typing import Protocol
 
 from ottla.broker.linux_aio import os_error
-from ottla.broker.log.segment import FileSlice
+from ottla.broker.log.file_slice import FileSlice
 from ottla.broker.network.moderation import Moderation
 from ottla.broker.network.page_cache import PROBE_BYTES, WARM_S, WORKER_STEP_BYTES, PageCache
 from ottla.broker.network.send_buffer import SendBuffer
@@ -422,6 +422,8 @@ class Outbox:
         """The bytes of a slice that is better copied than sent by sendfile; None for another."""
         if source.size >= SENDFILE_MIN or self.unsent_bytes > JOINED_BYTES_MAX:
             return None
+        if source.known:
+            return bytearray(source.known)
         try:
             return self._cache.read_cached(source.file.fileno(), source.position, source.size)
         except OSError as error:

@@ -158,7 +158,10 @@ class Replicas:
         log = partition.log
         try:
             result = log.append_as_leader(
-                records, leader_epoch=partition.leader_epoch, now_ms=self._clock.wall_ms()
+                records,
+                leader_epoch=partition.leader_epoch,
+                now_ms=self._clock.wall_ms(),
+                is_awaited=bool(partition.fetch_waiters),
             )
         except KafkaError as refused:
             self._tell_refusal(log, refused)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import NamedTuple
 
-from ottla.broker.log.segment import FileSlice
+from ottla.broker.log.file_slice import FileSlice
 from ottla.broker.share.window import Found
 from ottla.protocol.records.batch import (
     HEADER_SIZE,
