@@ -117,6 +117,7 @@ async def test_of_a_partition_that_is_named_twice_the_last_is_answered(house: Ho
     assert found[0].records
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize(
     "error", [KafkaError(ErrorCode.CORRUPT_MESSAGE), OSError(5, "Input/output error")]
 )

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from ottla.config.broker import BrokerConfig
 from ottla.protocol.connection import ClientConnection
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchRequest
@@ -164,32 +163,33 @@ async def test_a_fetch_that_waits_is_answered_from_where_it_asked(broker: Broker
 
 
 class BrokenOnce:
-    """A configuration whose first reader meets a mistake of ours."""
+    """Stands for what cannot be read; who asks for it first meets a mistake of ours."""
 
-    def __init__(self, config: BrokerConfig) -> None:
-        self._config = config
+    def __init__(self) -> None:
         self._asked = count()
 
-    def __getattr__(self, name: str) -> Any:
+    def __bool__(self) -> bool:
         if next(self._asked) == 0:
             raise LookupError("a mistake of ours")
-        return getattr(self._config, name)
+        return False
 
 
 async def test_what_goes_wrong_is_an_answer_and_nobody_elses(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fails, waits, other = [await Client.of(broker) for _ in range(3)]
-    sessions = [await _begun(one, "t") for one in (fails, waits)]
+    sessions = [await _begun(fails, "t", "u"), await _begun(waits, "t")]
     for client, session in zip((fails, waits), sessions, strict=True):
         client.send(_fetch(session, 1), FETCH)
         await _parked(broker, 1 if client is fails else 2)
-    monkeypatch.setattr(broker.running.rooms, "config", BrokenOnce(broker.running.rooms.config))
+    monkeypatch.setattr(broker.running.rooms, "unreadable", BrokenOnce())
     assert await other.append("t") == 0
     assert (await fails.answer()).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert _taken(await waits.answer()) == {"t": 0}
     assert await other.append("t") == 0
     assert not _waiters(broker)
+    assert not _waiters(broker, "u")
+    assert await other.append("u") == 0
     assert broker.running.server.metrics.handler_errors == 1
     for client in (fails, waits, other):
         client.close()

@@ -77,6 +77,7 @@ def test_what_is_written_without_a_question_is_found(monkeypatch: pytest.MonkeyP
     _found("T3|T4")
 
 
+@pytest.mark.interpreted
 def test_aborted_records_that_are_not_named_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Log, "aborted_in", lambda self, offset, found: [])
 

@@ -6,8 +6,6 @@ each answer, so an answer is always one snapshot (KB8 of the reliability page).
 
 A slice ends with its segment, so a read may find less than there is: a fetch that is behind the
 last segment is answered with that at once, as by Kafka's DelayedFetch.
-
-It stands apart from the waiting (`fetch.py`) so that it can be compiled.
 """
 
 from __future__ import annotations

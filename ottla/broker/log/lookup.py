@@ -31,15 +31,18 @@ def aborted_in(
 
 
 def _aborted(
-    segments: Segments, offset: int, upper: int, slice_: FileSlice | None
+    segments: Segments, offset: int, bound: int, slice_: FileSlice | None
 ) -> list[tuple[int, int]]:
+    """Those with records in [offset, bound), or in the slice, which ends there at the latest."""
     found: list[tuple[int, int]] = []
+    upper = bound if slice_ is None else None
     for index in range(segments.floor_index(offset), len(segments)):
         entries = segments[index].transactions.entries()
         if not entries or entries[-1].last_offset < offset:
             continue
-        if slice_ is not None:
-            upper, slice_ = _end_of(segments, offset, slice_, upper), None
+        if upper is None:
+            assert slice_ is not None
+            upper = _end_of(segments, offset, slice_, bound)
         for at in range(bisect_left(entries, offset, key=_last_offset), len(entries)):
             entry = entries[at]
             if entry.first_offset < upper:

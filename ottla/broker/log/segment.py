@@ -6,6 +6,7 @@ that is missing, short or wrong is rebuilt. A sealed segment opens its files on 
 
 The active segment keeps the positions of its last batches in memory, so that a tailing reader
 needs neither index nor disk; the newest sealed one still has its own from the time it was active.
+Of the very last batch it keeps the bytes, if somebody waited for them and they are few.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ LOOKUP_READ_BYTES = 4096 + HEADER_SIZE
 # Batches behind the last index entry begin within an index interval; an index that leaves out
 # more is short. The allowance is for an interval that was larger when the segment was written.
 UNINDEXED_BYTES_MAX = 64 * 1024
-# A batch of so many bytes is kept, the last one, for those who wait for it.
+# A last batch of so many bytes is kept for those who wait for it: 10 MB of ten thousand partitions.
 TAIL_BYTES_MAX = 1024
 # What one read takes that walks over many batches.
 WALK_READ_BYTES = 64 * 1024
@@ -187,7 +188,8 @@ class Segment:
             file.close()
 
     def release(self) -> None:
-        """Closes what can be opened again. Readers that hold a pin finish."""
+        """Gives back what can be had again. Readers that hold a pin finish."""
+        self._tail = b""
         self.index.entries.release()
         self.time_index.entries.release()
         if self.file is not None:
@@ -309,9 +311,9 @@ class Segment:
         file = self.file
         if file is None:
             file = self.open()
+        tail = bytes(records) if is_awaited and len(records) <= TAIL_BYTES_MAX else b""
         file.pwrite(records, position)
-        self._tail = bytes(records) if is_awaited and len(records) <= TAIL_BYTES_MAX else b""
-        self._tail_position = position
+        self._tail, self._tail_position = tail, position
         self.note_batch(position, len(records), last_offset, max_timestamp)
 
     def append_all(self, records: memoryview, batches: list[tuple[int, BatchHeader]]) -> None:
@@ -320,7 +322,6 @@ class Segment:
         self.index.entries.make_room()
         self.time_index.entries.make_room()
         self.open().pwrite(records, start)
-        self._tail = b""
         for position, header in batches:
             self.note_batch(start + position, header.size, header.last_offset, header.max_timestamp)
 

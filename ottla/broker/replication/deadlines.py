@@ -1,7 +1,7 @@
-"""Until when what is parked may wait: one timer of the loop for all of it.
+"""Until when parked fetches may wait: one timer of the loop for all of them.
 
 Next to no deadline is ever reached, for a fetch at the end of a log is answered when there is more;
-and a timer of the loop for each was a sixteenth of what a record costs from produce to consume.
+to make and cancel a timer for each costs more than all that is done here.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Deadline:
 
 
 class Deadlines:
-    """All deadlines of one loop, the next one first."""
+    """The deadlines of a broker's fetches, the next one first."""
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers

@@ -2,7 +2,7 @@
 
 Produce waits until its last offset is committed (visible, promise 2 of ARCHITECTURE.md); Fetch
 waits until there is enough to read. Both are woken by the partition they wait for, and both have
-a deadline that a sweep enforces for Produce and a timer for Fetch.
+a deadline that a sweep enforces for Produce and one timer for all of Fetch.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def batches_in(
     open_producers: set[int] = set()
     placed: list[Placed] = []
     position, end = piece.position, piece.position + piece.size
-    chunk, chunk_at = b"", position
+    chunk, chunk_at = piece.known, position
     previous_last = first - 1
     while end - position > MAGIC_POSITION:
         if min(position + HEADER_SIZE, end) > chunk_at + len(chunk):
@@ -92,7 +92,10 @@ def narrowed(piece: FileSlice, placed: list[Placed], first: int, last: int) -> F
     """The part of a piece that holds the offsets `first` to `last`, as whole batches."""
     wanted = [one for one in placed if one.found.last >= first and one.found.first <= last]
     start = wanted[0].position
-    return FileSlice(piece.file, start, wanted[-1].position + wanted[-1].size - start)
+    size = wanted[-1].position + wanted[-1].size - start
+    if size == piece.size:
+        return piece
+    return FileSlice(piece.file, start, size)
 
 
 def _by_offset(transaction: tuple[int, int]) -> int:
