@@ -1,0 +1,48 @@
+"""The batches of a piece of a log: where its bytes are at hand, its file is not read."""
+
+from __future__ import annotations
+
+from ottla.broker.log.file_slice import FileSlice
+from ottla.broker.share.batches import batches_in, narrowed
+from ottla.protocol.records.batch import stamp
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.record import Record
+from ottla.testing.disk import SimDisk
+
+START = 7
+
+
+def _batches(count: int) -> bytes:
+    """Of two records each, from offset 0 on."""
+    batches = []
+    for index in range(count):
+        batch = memoryview(build_batch([Record(0, 0, b"k", b"v")] * 2))
+        stamp(batch, 2 * index, 0)
+        batches.append(bytes(batch))
+    return b"".join(batches)
+
+
+def _piece(known: bytes, stored: bytes) -> FileSlice:
+    file = SimDisk().open("/piece", create=True)
+    file.pwrite(bytes(START) + stored, 0)
+    return FileSlice(file, START, len(stored), known)
+
+
+def test_what_is_known_is_not_read() -> None:
+    content = _batches(3)
+    placed = batches_in(_piece(content, bytes(len(content))), first=0, records=100)
+    stored = batches_in(_piece(b"", content), first=0, records=100)
+
+    assert placed == stored
+    assert [(one.found.first, one.found.last) for one in placed] == [(0, 1), (2, 3), (4, 5)]
+
+
+def test_a_whole_piece_keeps_what_is_known() -> None:
+    content = _batches(3)
+    piece = _piece(content, content)
+    placed = batches_in(piece, first=0, records=100)
+
+    assert narrowed(piece, placed, 0, 5) is piece
+    part = narrowed(piece, placed, 2, 3)
+    assert part.known == b""
+    assert part.read() == content[placed[1].position - START :][: placed[1].size]
