@@ -41,6 +41,14 @@ class Answers:
         raise closing
 
 
+def _parked(house: House, request: FetchRequest) -> Answers:
+    """Where the answer comes to a fetch that waits."""
+    parked = handle_fetch(house.session, request, 16)
+    assert isinstance(parked, ParkedFetch)
+    parked.line = answers = Answers()
+    return answers
+
+
 async def test_a_fetch_names_the_aborted_transactions_of_what_it_returns(house: House) -> None:
     """All others are told to who fetches them, and may be a hundred thousand."""
     topic_id = await house.create(TOPIC)
@@ -130,9 +138,7 @@ async def test_what_a_parked_fetch_cannot_read_is_its_own_error(
     part = FetchRequest.FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 20)
     topic = FetchRequest.FetchTopic(topic_id=topic_id, partitions=[part])
     request = FetchRequest(max_wait_ms=60_000, min_bytes=1 << 20, session_epoch=-1, topics=[topic])
-    parked = handle_fetch(house.session, request, 16)
-    assert isinstance(parked, Pending)
-    parked.line = answers = Answers()
+    answers = _parked(house, request)
 
     def unreadable(*_: object, **__: object) -> int:
         raise error
@@ -220,9 +226,7 @@ async def test_who_is_behind_the_last_segment_waits_for_no_more(house: House, mo
 async def test_a_parked_fetch_is_answered_when_its_segment_is_full(house: House) -> None:
     topic_id = await house.create(TOPIC, configs={"segment.bytes": str(MIB)})
     await house.append(TOPIC, 0, [bytes(3 * MIB // 5)])
-    parked = handle_fetch(house.session, _patient(topic_id), 16)
-    assert isinstance(parked, Pending)
-    parked.line = answers = Answers()
+    answers = _parked(house, _patient(topic_id))
     await house.append(TOPIC, 0, [bytes(3 * MIB // 5)])
 
     (answer,) = answers.given
@@ -243,9 +247,7 @@ async def test_who_waits_at_the_end_is_given_what_was_just_written(house: House)
     topic_id = await house.create(TOPIC)
     request = _patient(topic_id)
     request.min_bytes = 1
-    parked = handle_fetch(house.session, request, 16)
-    assert isinstance(parked, Pending)
-    parked.line = answers = Answers()
+    answers = _parked(house, request)
     await house.append(TOPIC, 0, [b"v"])
     awaited = answers.given[0].responses[0].partitions[0].records
     request.topics[0].partitions[0].fetch_offset = 1
@@ -264,9 +266,7 @@ async def test_a_fetch_is_answered_with_nothing_when_its_time_is_over(house: Hou
     topic_id = await house.create(TOPIC)
     request = _patient(topic_id)
     request.max_wait_ms = 10
-    parked = handle_fetch(house.session, request, 16)
-    assert isinstance(parked, Pending)
-    parked.line = answers = Answers()
+    answers = _parked(house, request)
     async with asyncio.timeout(10):
         await answers.arrived.wait()
 
