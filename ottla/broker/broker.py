@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 import random
 import secrets
-import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from heapq import merge
@@ -74,7 +73,7 @@ from ottla.broker.replication.publishing import Publisher
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.scheduler import Scheduler
 from ottla.broker.share.partitions import MemberListener, SharePartitions
-from ottla.broker.telemetry.http import Pages, TelemetryServer
+from ottla.broker.telemetry.http import Pages, TelemetryServer, not_served
 from ottla.broker.time_lookups import TimeLookups
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import effective_log_config
@@ -212,9 +211,11 @@ class Broker:
 
     async def stop(self) -> None:
         """Answers what can be answered, syncs, marks clean; raises what had ended the broker."""
-        await self._close(clean=not self.failed.done())
-        if self.failed.done():
-            raise self.failed.result()
+        try:
+            await self._close(clean=True)
+        finally:
+            if self.failed.done():
+                raise self.failed.result()
 
     # the start, in order
 
@@ -537,24 +538,8 @@ class Broker:
         """Raises OSError, with what to do, if somebody asked for just this port."""
         config = self._static
         where = f"{config.ottla_telemetry_host}:{config.ottla_telemetry_port}"
-        # From Python 3.13 on asyncio passes over an address that is not of this machine, and has no
-        # number for it when none is left.
-        number = error.errno or errno.EADDRNOTAVAIL
-        is_taken = number == errno.EADDRINUSE
-        if not is_taken or "ottla_telemetry_port" in config.model_fields_set:
-            is_unknown = isinstance(error, socket.gaierror)
-            # A loop's own sentence has the address once more; a resolver's numbers are its own.
-            told = error.strerror if is_unknown else os.strerror(number)
-            reason = "the port is in use" if is_taken else told
-            way_out = "Choose another ottla.telemetry.port, or -1 for none."
-            if is_unknown or number == errno.EADDRNOTAVAIL:
-                way_out = (
-                    "Name a host of this machine by ottla.telemetry.host,"
-                    " or choose ottla.telemetry.port=-1 for none."
-                )
-            raise OSError(
-                number, f"cannot serve /metrics on {where}: {reason}. {way_out}"
-            ) from error
+        if error.errno != errno.EADDRINUSE or "ottla_telemetry_port" in config.model_fields_set:
+            raise not_served(where, error) from error
         # Another broker of this machine has it; nobody asked this one for just that port.
         self._events.warning(
             "telemetry_not_served",
@@ -565,30 +550,46 @@ class Broker:
     # the end
 
     async def _close(self, *, clean: bool) -> None:
-        await self.scheduler.stop()
-        if self._telemetry is not None:
-            await self._telemetry.stop()
-        if hasattr(self, "measures"):
-            self.measures.stop()
-        if hasattr(self, "server"):
-            self.server.pause()
-            self.replicas.answer_fetches()
-            self.rooms.transactions.close()
-            self.rooms.groups.close()
-            self.rooms.shares.close()
-            self.rooms.share_state.close()
-            await self.server.stop(grace_s=STOP_GRACE_S)
-            self.rooms.deadlines.close()
-        else:
-            self._listening.close()
-            await self._listening.wait_closed()
-        clean = clean and self._broker_epoch >= 0 and not self.failed.done()
-        if hasattr(self, "quorum"):
-            await self._leave_quorum(clean=clean)
-        await self.moves.close()
-        await self.replicas.close()
+        """Ends every part, also after one at whose end something went wrong: that is raised, and
+        nothing is marked clean."""
+        async with AsyncExitStack() as parts:  # the last named ends first
+            parts.push_async_exit(partial(self._close_logs, clean))
+            parts.push_async_callback(self.replicas.close)
+            parts.push_async_callback(self.moves.close)
+            if hasattr(self, "quorum"):
+                parts.push_async_exit(partial(self._leave_quorum, clean))
+            if hasattr(self, "server"):
+                parts.callback(self.rooms.deadlines.close)
+                parts.push_async_callback(self.server.stop, grace_s=STOP_GRACE_S)
+                rooms = self.rooms
+                for room in (rooms.share_state, rooms.shares, rooms.groups, rooms.transactions):
+                    parts.callback(room.close)
+                parts.callback(self.replicas.answer_fetches)
+                parts.callback(self.server.pause)
+            else:
+                parts.push_async_callback(self._listening.wait_closed)
+                parts.callback(self._listening.close)
+            if hasattr(self, "measures"):
+                parts.callback(self.measures.stop)
+            if self._telemetry is not None:
+                parts.push_async_callback(self._telemetry.stop)
+            parts.push_async_callback(self.scheduler.stop)
+
+    async def _leave_quorum(self, clean: bool, wrong: object, *_: object) -> None:
+        """Fences this broker and closes the metadata log; a disk that is full prevents no stop."""
         try:
-            if clean and not self.failed.done():
+            if clean and self._ends_well(wrong):
+                await self.quorum.submit(lambda image: shutdown(image, self._static.node_id))
+        except (KafkaError, OSError) as error:
+            self._events.warning("shutdown_not_recorded", error=str(error))
+        try:
+            await self.quorum.stop()
+        except OSError as error:
+            self._events.error("metadata_log_not_closed", error=str(error))
+
+    async def _close_logs(self, clean: bool, wrong: object, *_: object) -> None:
+        try:
+            if clean and self._ends_well(wrong):
                 epoch = self._broker_epoch
                 await self._loop.run_in_executor(self._workers, self.logs.shutdown, epoch)
         finally:
@@ -597,17 +598,8 @@ class Broker:
             await self._loop.run_in_executor(None, self._workers.shutdown)
             self.logs.abandon()
 
-    async def _leave_quorum(self, *, clean: bool) -> None:
-        """Fences this broker and closes the metadata log; a disk that is full prevents no stop."""
-        try:
-            if clean:
-                await self.quorum.submit(lambda image: shutdown(image, self._static.node_id))
-        except (KafkaError, OSError) as error:
-            self._events.warning("shutdown_not_recorded", error=str(error))
-        try:
-            await self.quorum.stop()
-        except OSError as error:
-            self._events.error("metadata_log_not_closed", error=str(error))
+    def _ends_well(self, wrong: object) -> bool:
+        return wrong is None and self._broker_epoch >= 0 and not self.failed.done()
 
     # what the rooms report
 

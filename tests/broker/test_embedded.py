@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -269,6 +270,34 @@ async def test_a_broken_invariant_is_raised_where_the_broker_was_opened() -> Non
     with pytest.raises(AssertionError, match="two and two are five"):
         await scenario()
     assert not os.path.exists(broker.data_dir)
+
+
+class BrokenWaiter:
+    def advanced(self) -> None:
+        pass
+
+    def interrupted(self) -> None:
+        raise AssertionError("answered twice")
+
+
+async def test_what_goes_wrong_with_one_part_of_a_stop_ends_no_others_end(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker, client_of(broker) as client:
+            await client.create("kept")
+            await client.produce("kept", b"one")
+            led = broker.running.replicas.get("kept", 0)
+            assert led is not None
+            led.fetch_waiters[BrokenWaiter()] = None
+
+    broker = Broker(tmp_path)
+    before = threading.enumerate()
+    with pytest.raises(AssertionError, match="answered twice"):
+        await scenario()
+    new = {one.name for one in threading.enumerate() if one not in before}
+    assert not any("ottla" in name for name in new)
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    async with Broker(tmp_path) as again, client_of(again) as client:
+        assert await client.values("kept") == [b"one"]
 
 
 def test_a_broken_invariant_is_raised_in_the_thread_of_the_caller() -> None:

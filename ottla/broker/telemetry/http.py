@@ -10,7 +10,9 @@ request, the time it takes to send it and to read the answer, and the number of 
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -66,6 +68,25 @@ class Pages(NamedTuple):
     lines: Callable[[], Iterator[str]]
     unready: Callable[[], Awaitable[str | None]]
     happened: Callable[[str | None], Iterable[Mapping[str, Any]]]
+
+
+def not_served(where: str, error: OSError) -> OSError:
+    """The same error, with the address and what to do in its sentence."""
+    # From Python 3.13 on asyncio passes over an address that is not of this machine, and has no
+    # number for it when none is left.
+    number = error.errno or errno.EADDRNOTAVAIL
+    is_unknown = isinstance(error, socket.gaierror)
+    # A loop's own sentence has the address once more; a resolver's numbers are its own.
+    reason = error.strerror if is_unknown else os.strerror(number)
+    if number == errno.EADDRINUSE:
+        reason = "the port is in use"
+    way_out = "Choose another ottla.telemetry.port, or -1 for none."
+    if is_unknown or number == errno.EADDRNOTAVAIL:
+        way_out = (
+            "Name a host of this machine by ottla.telemetry.host,"
+            " or choose ottla.telemetry.port=-1 for none."
+        )
+    return OSError(number, f"cannot serve /metrics on {where}: {reason}. {way_out}")
 
 
 class TelemetryServer:
