@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from ottla.broker.handlers.answers import CloseConnection, Pending
-from ottla.broker.handlers.produce import ProduceAnswer, handle_produce
-from ottla.broker.handlers.produce_forms import ENDS_MAX, FORMS_MAX, ProduceForms
+from ottla.broker.handlers.produce import handle_produce
+from ottla.broker.handlers.produce_forms import ENDS_MAX, FORMS_MAX, FormAnswer, ProduceForms
 from ottla.broker.handlers.table import Encoders
 from ottla.protocol.api import SERVED, ApiKey
 from ottla.protocol.codec import decoder
@@ -81,10 +81,10 @@ class Side:
         self.with_forms = with_forms
         self.served_by_form = 0
 
-    def served(self, frame: memoryview, *, in_turn: bool = True) -> Any:
+    def served(self, frame: memoryview) -> Any:
         """What the forms alone make of a frame."""
         (version,) = struct.unpack_from(">h", frame, 2)
-        return self.forms.serve(frame, version, self.ends, in_turn=in_turn)
+        return self.forms.serve(frame, version, self.ends)
 
     def response(self, frame: memoryview) -> Any:
         """What the handler makes of it, which is learned from."""
@@ -291,19 +291,6 @@ async def test_a_topic_deleted_and_made_again_is_looked_up_anew() -> None:
         assert decoded.responses[0].partition_responses[0].base_offset == 0
 
 
-async def test_out_of_turn_the_answer_is_a_message() -> None:
-    async with side() as ours:
-        ours.ask(frame_of(produce(batch()), 9))
-        answer = ours.served(frame_of(produce(batch()), 9), in_turn=False)
-        assert answer == ProduceResponse(
-            [
-                ProduceResponse.TopicProduceResponse(
-                    "t", bytes(16), [ProduceResponse.PartitionProduceResponse(0, 0, 1, -1, 0)]
-                )
-            ]
-        )
-
-
 class OneLine:
     def __init__(self) -> None:
         self.answered_event = asyncio.Event()
@@ -322,16 +309,29 @@ async def test_a_durable_write_waits_for_its_sync() -> None:
     async with side(flush_messages="1") as ours:
         ours.response(frame_of(produce(batch()), 9))
         answer = ours.served(frame_of(produce(batch()), 9))
-        assert isinstance(answer, ProduceAnswer)
+        assert isinstance(answer, FormAnswer)
         line = OneLine()
         answer.line = line
         assert not line.answered_event.is_set()
         await asyncio.wait_for(line.answered_event.wait(), 10)
-        (part,) = answer.response.responses[0].partition_responses
+        decoded, _ = decoder(ProduceResponse, 9)(memoryview(answer.response), 9)
+        (part,) = decoded.responses[0].partition_responses
         assert (part.error_code, part.base_offset) == (0, 1)
         partition = ours.house.rooms.replicas.get("t", 0)
         assert partition is not None
         assert partition.log.durable_end == 2
+
+
+async def test_a_write_that_waits_is_told_when_its_partition_is_gone() -> None:
+    async with side(flush_messages="1") as ours:
+        ours.response(frame_of(produce(batch()), 9))
+        answer = ours.served(frame_of(produce(batch()), 9))
+        partition = ours.house.rooms.replicas.get("t", 0)
+        assert partition is not None
+        ours.house.rooms.replicas.drop(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        part = ProduceResponse.PartitionProduceResponse(0, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+        topic = ProduceResponse.TopicProduceResponse("t", bytes(16), [part])
+        assert answer.response == ProduceResponse([topic])
 
 
 async def test_forms_are_bounded_and_shared() -> None:

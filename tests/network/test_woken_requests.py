@@ -51,10 +51,7 @@ class Client:
         return await self.answer()
 
     async def append(self, topic: str) -> int:
-        batch = build_batch([Record(0, 1_700_000_000_000, None, b"v")])
-        part = ProduceRequest.PartitionProduceData(0, memoryview(batch))
-        topics = [ProduceRequest.TopicProduceData(topic, partition_data=[part])]
-        answer = await self.ask(ProduceRequest(None, -1, 5000, topics), PRODUCE)
+        answer = await self.ask(_produce(topic), PRODUCE)
         return int(answer.responses[0].partition_responses[0].error_code)
 
     def close(self) -> None:
@@ -76,6 +73,13 @@ async def broker(request: pytest.FixtureRequest) -> AsyncIterator[Broker]:
 def _topic(name: str, flush_messages: str) -> CreateTopicsRequest.CreatableTopic:
     config = CreateTopicsRequest.CreatableTopicConfig("flush.messages", flush_messages)
     return CreateTopicsRequest.CreatableTopic(name, 1, 1, configs=[config])
+
+
+def _produce(topic: str) -> ProduceRequest:
+    batch = build_batch([Record(0, 1_700_000_000_000, None, b"v")])
+    part = ProduceRequest.PartitionProduceData(0, memoryview(batch))
+    topics = [ProduceRequest.TopicProduceData(topic, partition_data=[part])]
+    return ProduceRequest(None, -1, 5000, topics)
 
 
 def _fetch(
@@ -105,6 +109,24 @@ def _fetch(
             FetchRequest.ForgottenTopic(name, partitions=[0]) for name in forgotten
         ],
     )
+
+
+async def test_what_need_not_wait_is_answered_behind_what_does(broker: Broker) -> None:
+    """By forms, from the second request for each topic on."""
+    client = await Client.of(broker)
+    kinds = {"waits": "1", "does-not": NEVER}
+    topics = [_topic(name, flush_messages) for name, flush_messages in kinds.items()]
+    await client.ask(CreateTopicsRequest(topics, 5000), CREATE)
+    for _ in range(20):
+        for name in kinds:
+            client.send(_produce(name), PRODUCE)
+    answers = []
+    for _ in range(20 * len(kinds)):
+        (topic,) = (await client.answer()).responses
+        answers.append((topic.name, topic.partition_responses[0].base_offset))
+    assert answers == [(name, offset) for offset in range(20) for name in kinds]
+    assert len(broker.running.server.forms) == len(kinds)
+    client.close()
 
 
 async def _begun(client: Client, *topics: str) -> int:

@@ -15,20 +15,21 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 
+from ottla.broker.handlers.answers import Pending
 from ottla.broker.handlers.produce import (
     ATTRIBUTES_LOW_BYTE,
     TOPIC_IDS_SINCE_VERSION,
     TRANSACTIONAL_BIT,
     ZSTD_SINCE_VERSION,
     PartResponse,
-    ProduceAnswer,
     TopicResponse,
+    refuse,
     refuse_by,
     wait_limit_ms,
 )
 from ottla.broker.handlers.topic_names import INTERNAL_TOPICS
 from ottla.broker.replication.replicas import Partition, Replicas
-from ottla.protocol.errors import KafkaError
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.frame import ResponseEncoder
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
 from ottla.protocol.records.batch import HEADER_SIZE
@@ -57,8 +58,6 @@ _NO_TAGS = bytes(3)
 
 _unpack_length = struct.Struct(">i").unpack_from
 _pack_places = _PLACES.pack_into
-
-Served = bytearray | ProduceResponse | ProduceAnswer
 
 
 class Form:
@@ -92,7 +91,7 @@ class Form:
         """Where base offset, log append time and log start offset stand."""
 
     def response(self, part: PartResponse) -> ProduceResponse:
-        """The answer as a message, for when it has to wait or is no success."""
+        """The answer as a message, for when it is no success."""
         return ProduceResponse([TopicResponse(self.topic_name, self.topic_id, [part])])
 
     def records(self, frame: memoryview, at: int) -> memoryview | None:
@@ -123,6 +122,28 @@ class Form:
         return frame[start:stop]
 
 
+class FormAnswer(Pending):
+    """The answer to a request that is like one before, until what it appended is committed."""
+
+    __slots__ = ("_form", "_frame")
+
+    def __init__(self, form: Form, frame: bytearray) -> None:
+        super().__init__()
+        self._form = form
+        self._frame = frame
+
+    def committed(self, part: None) -> None:
+        self.complete(self._frame)
+
+    def failed(self, part: None, code: ErrorCode) -> None:
+        refused = PartResponse(self._form.index)
+        refuse(refused, code)
+        self.complete(self._form.response(refused))
+
+
+Served = bytearray | ProduceResponse | FormAnswer
+
+
 class ProduceForms:
     """The forms of a broker's clients."""
 
@@ -136,12 +157,10 @@ class ProduceForms:
     def __len__(self) -> int:
         return len(self._forms)
 
-    def serve(
-        self, frame: memoryview, version: int, ends: tuple[int, ...], *, in_turn: bool
-    ) -> Served | None:
-        """Appends the batch of a request that is like one before, and returns its answer: as a
-        frame if it was appended and the answer may leave now (`in_turn`); else the message, or
-        what waits to be it. None, with nothing done, if it is like none that is known.
+    def serve(self, frame: memoryview, version: int, ends: tuple[int, ...]) -> Served | None:
+        """Appends the batch of a request that is like one before, and returns its answer: a frame
+        if it was appended, what waits to be it, or a message if it was refused. None, with nothing
+        done, if it is like none that is known.
         """
         size_min = len(frame) - HEADER_SIZE
         for end in ends:
@@ -165,34 +184,26 @@ class ProduceForms:
             part = PartResponse(form.index)
             refuse_by(part, error)
             return form.response(part)
-        is_visible = partition.log.high_watermark > result.last_offset
-        if is_visible and in_turn:
-            answer = form.answer[:]
-            answer[_CORRELATION_ID] = frame[_CORRELATION_ID]
-            _pack_places(
-                answer,
-                form.places,
-                result.base_offset,
-                result.log_append_time_ms,
-                result.log_start_offset,
-            )
-            return answer
-        part = PartResponse(
-            form.index, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset
+        answer = form.answer[:]
+        answer[_CORRELATION_ID] = frame[_CORRELATION_ID]
+        _pack_places(
+            answer,
+            form.places,
+            result.base_offset,
+            result.log_append_time_ms,
+            result.log_start_offset,
         )
-        response = form.response(part)
-        if is_visible:
-            return response
-        waiting = ProduceAnswer(response, form.acks)
-        waiting.waiting = 1
+        if partition.log.high_watermark > result.last_offset:
+            return answer
+        waiting = FormAnswer(form, answer)
         replicas.await_commit(
             partition,
             last_offset=result.last_offset,
             timeout_ms=form.timeout_ms,
             listener=waiting,
-            part=part,
+            part=None,
         )
-        return waiting if waiting.waiting else response
+        return waiting
 
     def learn(
         self, frame: memoryview, request: ProduceRequest, version: int, ends: tuple[int, ...]

@@ -517,7 +517,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._line and self._line[0].entry is not entry:
             return False
         try:
-            answer = self._forms.serve(frame, version, self._beginnings, in_turn=not self._line)
+            answer = self._forms.serve(frame, version, self._beginnings)
         except ENDING_ERRORS:
             raise
         except Exception as error:  # the handler boundary, as in `_request`
@@ -525,7 +525,7 @@ class Connection(asyncio.BufferedProtocol):
             raise
         if answer is None:
             return False
-        if type(answer) is bytearray:
+        if type(answer) is bytearray and not self._line:
             self._outbox.put(answer, _NO_SLICES)
             entry.observe(perf_counter() - started_s)
             return True
@@ -580,10 +580,14 @@ class Connection(asyncio.BufferedProtocol):
             self._line_bytes -= pending.counted_bytes
             entry = pending.entry
             meter = self._meter
-            leaves_s = perf_counter()
+            leaves_s = 0.0
             if meter is not None:
+                leaves_s = perf_counter()
                 self.mute(meter.leaves(pending))
-            if response is not NO_ANSWER:
+            if type(response) is bytearray:  # by a form, and no error
+                assert self._outbox is not None
+                self._outbox.put(response, _NO_SLICES)
+            elif response is not NO_ANSWER:
                 self._send(entry, pending.version, pending.correlation_id, response)
             left_s = perf_counter()
             entry.observe(left_s - pending.started_s)
