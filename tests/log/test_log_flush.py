@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from ottla.broker.log.flush import LARGE_BYTES
 from ottla.broker.log.log import Log
 from ottla.config.types import LogConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -102,6 +103,22 @@ def test_one_ticket_at_a_time() -> None:
 
     with pytest.raises(AssertionError):
         log.begin_flush()
+
+
+def test_a_flush_is_large_by_what_was_written_since_the_last_one() -> None:
+    log = open_log(new_disk(), LogConfig(segment_bytes=4 * LARGE_BYTES))
+    seen = []
+    for sizes in ([20], [LARGE_BYTES], [20, 20], [LARGE_BYTES // 2] * 2, [20], [LARGE_BYTES], [20]):
+        for size in sizes:
+            append(log, size=size)
+        ticket = log.begin_flush()
+        assert ticket is not None
+        append(log, size=LARGE_BYTES // 4)  # while it is under way: the next one has that to do
+        ticket.sync()
+        log.finish_flush(ticket)
+        seen.append(ticket.is_large)
+    assert seen == [False, True, False, True, False, True, False]
+    assert len(log.segments) > 1
 
 
 def test_a_roll_asks_for_a_flush_that_covers_the_old_files() -> None:

@@ -33,7 +33,14 @@ WAIT_SECONDS_MAX = 20
 class Sheet:
     """A ticket of one file; `failure` is what a sync in a thread raises."""
 
-    def __init__(self, descriptor: int | None, failure: OSError | None = None) -> None:
+    def __init__(
+        self,
+        descriptor: int | None,
+        failure: OSError | None = None,
+        *,
+        is_large: bool = False,
+    ) -> None:
+        self.is_large = is_large
         self._descriptor = descriptor
         self._failure = failure
         self.synced_here = 0
@@ -64,12 +71,37 @@ class FailingKernel(KernelSyncs[Job]):
 
 
 class HeldKernel(KernelSyncs[Job]):
-    """Tells of no sync while it is held."""
+    """Tells of no sync whose sheet it is to hold, until that is released."""
 
-    is_held = False
+    def __init__(self, *held: Sheet) -> None:
+        self._held = set(held)
+        self._kept: list[tuple[Job, OSError | None]] = []
+        self.begun: list[int] = []
+        """How many syncs began with each call."""
+        kernel().close()
+        super().__init__()
+
+    def __len__(self) -> int:
+        return super().__len__() + len(self._kept)
+
+    def begin(self, wanted: Sequence[tuple[int, Job]]) -> list[Job]:
+        self.begun.append(len(wanted))
+        return super().begin(wanted)
 
     def collect(self) -> list[tuple[Job, OSError | None]]:
-        return [] if self.is_held else super().collect()
+        ended = self._kept + super().collect()
+        self._kept = [one for one in ended if one[0][0] in self._held]
+        return [one for one in ended if one[0][0] not in self._held]
+
+    async def has_ended(self, count: int) -> None:
+        """Waits until it holds so many."""
+        async with asyncio.timeout(WAIT_SECONDS_MAX):
+            while len(self._kept) < count:
+                await asyncio.sleep(0)
+
+    def release(self, *sheets: Sheet) -> None:
+        self._held.difference_update(sheets)
+        os.eventfd_write(self.fileno(), 1)
 
     def close(self) -> None:
         """Nobody else shall have it."""
@@ -92,7 +124,7 @@ class OvertakenList(list[Ended]):
 class Waiter:
     """Gathers what became of the syncs it submitted."""
 
-    def __init__(self, pool: SyncPool) -> None:
+    def __init__(self, pool: SyncPool[Job]) -> None:
         self._pool = pool
         self.errors: list[BaseException | None] = []
         self._awaited = 0
@@ -101,6 +133,11 @@ class Waiter:
     def submit(self, *sheets: Sheet) -> None:
         """All of them together."""
         self._pool.submit([(sheet, self.expected()) for sheet in sheets])
+
+    def want(self, *sheets: Sheet) -> None:
+        """In their turn."""
+        for sheet in sheets:
+            self._pool.want((sheet, self.expected()))
 
     def expected(self) -> Done:
         """What is called when one more has ended."""
@@ -116,7 +153,12 @@ class Waiter:
         await asyncio.wait_for(self._all_told.wait(), WAIT_SECONDS_MAX)
 
 
-async def closed(pool: SyncPool) -> None:
+def pool_of(name: str, open_kernel: Callable[[], KernelSyncs[Job] | None]) -> SyncPool[Job]:
+    """One for which what wants a sync is what is to be synced."""
+    return SyncPool(asyncio.get_running_loop(), name, lambda job: job, open_kernel)
+
+
+async def closed(pool: SyncPool[Job]) -> None:
     with ThreadPoolExecutor(1) as workers:
         await asyncio.wait_for(pool.close(workers), WAIT_SECONDS_MAX)
 
@@ -140,7 +182,7 @@ def kernel() -> KernelSyncs[Job]:
 
 
 async def test_a_ticket_of_one_file_is_synced_by_the_kernel(descriptor: int) -> None:
-    pool = SyncPool(asyncio.get_running_loop(), "one", kernel)
+    pool = pool_of("one", kernel)
     waiter = Waiter(pool)
     sheet = Sheet(descriptor)
     os.pwrite(descriptor, b"record", 0)
@@ -156,7 +198,7 @@ async def test_a_ticket_of_one_file_is_synced_by_the_kernel(descriptor: int) -> 
 async def test_more_than_the_kernel_takes_at_once_are_all_synced(
     descriptor: int, together: bool
 ) -> None:
-    pool = SyncPool(asyncio.get_running_loop(), "many", kernel)
+    pool = pool_of("many", kernel)
     waiter = Waiter(pool)
     sheets = [Sheet(descriptor) for _ in range(kernel_syncs.REQUESTS_MAX + 10)]
     if together:
@@ -172,7 +214,7 @@ async def test_more_than_the_kernel_takes_at_once_are_all_synced(
 
 async def test_a_failed_sync_of_the_kernel_is_told_to_ticket_and_waiter(descriptor: int) -> None:
     kernel().close()
-    pool = SyncPool(asyncio.get_running_loop(), "failing", FailingKernel)
+    pool = pool_of("failing", FailingKernel)
     waiter = Waiter(pool)
     sheets = [Sheet(descriptor), Sheet(descriptor)]
     for sheet in sheets:
@@ -219,7 +261,7 @@ async def test_a_failed_sync_of_the_kernel_ends_the_log(
 
 async def test_close_waits_until_a_failed_sync_is_told(descriptor: int) -> None:
     kernel().close()
-    pool = SyncPool(asyncio.get_running_loop(), "failing", FailingKernel)
+    pool = pool_of("failing", FailingKernel)
     waiter = Waiter(pool)
     sheet = Sheet(descriptor)
     waiter.submit(sheet)
@@ -231,7 +273,7 @@ async def test_close_waits_until_a_failed_sync_is_told(descriptor: int) -> None:
 async def test_what_the_kernel_does_not_take_a_thread_does() -> None:
     """A pipe cannot be synced, and the kernel says so before it begins."""
     reading, writing = os.pipe()
-    pool = SyncPool(asyncio.get_running_loop(), "pipe", kernel)
+    pool = pool_of("pipe", kernel)
     waiter = Waiter(pool)
     sheet = Sheet(writing)
     waiter.submit(sheet)
@@ -246,7 +288,7 @@ async def test_what_the_kernel_does_not_take_a_thread_does() -> None:
 async def test_what_the_kernel_does_not_take_stops_nothing_beside_it(descriptor: int) -> None:
     """It stops at the pipe; those behind that are as good as those before."""
     reading, writing = os.pipe()
-    pool = SyncPool(asyncio.get_running_loop(), "amid", kernel)
+    pool = pool_of("amid", kernel)
     waiter = Waiter(pool)
     files = [Sheet(descriptor) for _ in range(4)]
     pipe = Sheet(writing)
@@ -264,46 +306,121 @@ async def test_what_the_kernel_does_not_take_stops_nothing_beside_it(descriptor:
     os.close(writing)
 
 
-async def test_those_that_follow_begin_together(descriptor: int) -> None:
-    kernel().close()
-    begun: list[int] = []
-
-    class ByThrees(KernelSyncs[Job]):
-        """Tells of three syncs at once."""
-
-        ended: list[tuple[Job, OSError | None]] = []
-
-        def begin(self, wanted: Sequence[tuple[int, Job]]) -> list[Job]:
-            begun.append(len(wanted))
-            return super().begin(wanted)
-
-        def collect(self) -> list[tuple[Job, OSError | None]]:
-            self.ended = self.ended + super().collect()
-            if len(self.ended) < 3:
-                return []
-            told, self.ended = self.ended, []
-            return told
-
-        def close(self) -> None:
-            """Nobody else shall have it."""
-
-    pool = SyncPool(asyncio.get_running_loop(), "following", ByThrees)
+async def test_what_is_wanted_in_one_turn_begins_together(descriptor: int) -> None:
+    held = HeldKernel()
+    pool = pool_of("together", lambda: held)
     waiter = Waiter(pool)
-
-    def followed(error: BaseException | None) -> Job:
-        assert error is None
-        return Sheet(descriptor), waiter.expected()
-
-    pool.submit([(Sheet(descriptor), followed) for _ in range(3)])
+    waiter.want(*[Sheet(descriptor) for _ in range(3)])
+    assert held.begun == []
     await waiter.all_told()
-    assert waiter.errors == [None] * 3
-    assert begun == [3, 3]
+    assert held.begun == [3]
     await closed(pool)
+
+
+async def test_what_is_wanted_while_a_round_runs_begins_with_the_next(descriptor: int) -> None:
+    first, last = Sheet(descriptor), Sheet(descriptor)
+    held = HeldKernel(last)
+    pool = pool_of("rounds", lambda: held)
+    waiter = Waiter(pool)
+    waiter.want(first, last)
+    await held.has_ended(1)
+    for _ in range(3):
+        waiter.want(Sheet(descriptor))
+        pool.begin()  # the end of a turn is not that of a round
+        await asyncio.sleep(0)
+    assert held.begun == [2]
+    held.release(last)
+    await waiter.all_told()
+    assert waiter.errors == [None] * 5
+    assert held.begun == [2, 3]
+    await closed(pool)
+
+
+async def test_nobody_waits_for_a_large_sync(descriptor: int) -> None:
+    large = Sheet(descriptor, is_large=True)
+    held = HeldKernel(large)
+    pool = pool_of("large", lambda: held)
+    waiter = Waiter(pool)
+    waiter.want(large, Sheet(descriptor))
+    await held.has_ended(1)
+    later = Waiter(pool)
+    later.want(Sheet(descriptor))
+    await later.all_told()
+    assert waiter.errors == [None]
+    held.release(large)
+    await waiter.all_told()
+    assert held.begun == [2, 1]
+    await closed(pool)
+
+
+async def test_a_sync_that_fails_ends_its_round(descriptor: int) -> None:
+    kernel().close()
+    pool = pool_of("failing", FailingKernel)
+    for _ in range(3):
+        waiter = Waiter(pool)
+        waiter.want(Sheet(descriptor), Sheet(descriptor))
+        await waiter.all_told()
+        assert [type(error) for error in waiter.errors] == [OSError, OSError]
+    await closed(pool)
+
+
+async def test_what_a_thread_syncs_is_in_no_round(descriptor: int) -> None:
+    """Neither what is more than one file nor what the kernel does not take."""
+    reading, writing = os.pipe()
+    held = HeldKernel()
+    pool = pool_of("threads-beside", lambda: held)
+    for _ in range(3):
+        waiter = Waiter(pool)
+        waiter.want(Sheet(None), Sheet(writing), Sheet(descriptor))
+        await waiter.all_told()
+        assert waiter.errors == [None] * 3
+    assert held.begun == [2] * 3
+    await closed(pool)
+    os.close(reading)
+    os.close(writing)
+
+
+async def test_what_cannot_be_begun_stops_nobody_behind_it(descriptor: int) -> None:
+    loop = asyncio.get_running_loop()
+    told: list[dict[str, object]] = []
+    loop.set_exception_handler(lambda _, context: told.append(context))
+
+    broken = Sheet(descriptor)
+
+    def make_job(job: Job) -> Job:
+        if job[0] is broken:
+            raise KeyError("broken")
+        return job
+
+    pool = SyncPool(loop, "broken", make_job, kernel)
+    waiter = Waiter(pool)
+    waiter.want(Sheet(descriptor))
+    pool.want((broken, lambda _: None))
+    waiter.want(Sheet(descriptor))
+    await waiter.all_told()
+    assert waiter.errors == [None, None]
+    await closed(pool)
+    assert [str(context["exception"]) for context in told] == ["'broken'"]
+
+
+async def test_close_hears_of_what_has_not_begun_yet(descriptor: int) -> None:
+    first = Sheet(descriptor)
+    held = HeldKernel(first)
+    pool = pool_of("closing-between", lambda: held)
+    waiter = Waiter(pool)
+    waiter.want(first)
+    await held.has_ended(1)
+    waiter.want(Sheet(descriptor), Sheet(descriptor))
+    closing = asyncio.create_task(closed(pool))
+    await asyncio.sleep(0)
+    held.release(first)
+    await closing
+    assert waiter.errors == [None] * 3
 
 
 @pytest.mark.parametrize("has_descriptor", [True, False])
 async def test_threads_sync_where_the_kernel_does_not(has_descriptor: bool) -> None:
-    pool = SyncPool(asyncio.get_running_loop(), "threads", no_kernel)
+    pool = pool_of("threads", no_kernel)
     waiter = Waiter(pool)
     sheets = [Sheet(1 if has_descriptor else None) for _ in range(20)]
     broken = Sheet(None, OSError(errno.EIO, "lost"))
@@ -320,7 +437,7 @@ async def test_one_that_raises_keeps_nobody_else_waiting(descriptor: int) -> Non
     loop = asyncio.get_running_loop()
     told: list[dict[str, object]] = []
     loop.set_exception_handler(lambda _, context: told.append(context))
-    pool = SyncPool(loop, "raising", kernel)
+    pool = pool_of("raising", kernel)
     waiter = Waiter(pool)
 
     def break_off(_error: BaseException | None) -> None:
@@ -336,7 +453,7 @@ async def test_one_that_raises_keeps_nobody_else_waiting(descriptor: int) -> Non
 
 
 async def test_close_waits_for_what_is_under_way(descriptor: int) -> None:
-    pool = SyncPool(asyncio.get_running_loop(), "closing", kernel)
+    pool = pool_of("closing", kernel)
     waiter = Waiter(pool)
     for _ in range(10):
         waiter.submit(Sheet(descriptor))
@@ -345,22 +462,21 @@ async def test_close_waits_for_what_is_under_way(descriptor: int) -> None:
 
 
 async def test_a_close_that_is_given_up_leaves_the_syncs_as_they_are(descriptor: int) -> None:
-    kernel().close()
     loop = asyncio.get_running_loop()
     told: list[dict[str, object]] = []
     loop.set_exception_handler(lambda _, context: told.append(context))
-    held = HeldKernel()
-    held.is_held = True
-    pool = SyncPool(loop, "given-up", lambda: held)
+    sheet = Sheet(descriptor)
+    held = HeldKernel(sheet)
+    pool = pool_of("given-up", lambda: held)
     waiter = Waiter(pool)
-    waiter.submit(Sheet(descriptor))
+    waiter.submit(sheet)
     closing = asyncio.create_task(closed(pool))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     closing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await closing
-    held.is_held = False
+    held.release(sheet)
     await waiter.all_told()
     assert waiter.errors == [None]
     await closed(pool)
@@ -368,7 +484,7 @@ async def test_a_close_that_is_given_up_leaves_the_syncs_as_they_are(descriptor:
 
 
 async def test_two_threads_that_report_at_once_are_both_heard() -> None:
-    pool = SyncPool(asyncio.get_running_loop(), "at-once", no_kernel)
+    pool = pool_of("at-once", no_kernel)
     waiter = Waiter(pool)
     overtaking = Sheet(None)
     done = waiter.expected()
@@ -388,7 +504,7 @@ async def test_a_closed_kernel_serves_the_next_pool(descriptor: int) -> None:
         return seen[-1]
 
     for _ in range(2):
-        pool = SyncPool(asyncio.get_running_loop(), "again", remembered)
+        pool = pool_of("again", remembered)
         waiter = Waiter(pool)
         waiter.submit(Sheet(descriptor))
         await waiter.all_told()

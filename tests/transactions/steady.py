@@ -91,11 +91,13 @@ class LoopClock(SimClock):
         return START_MS + self.monotonic_ms()
 
 
-class Syncs(SyncPool):
+class Syncs(SyncPool[Partition]):
     """Syncs that take as long as chance says, and end in any order."""
 
-    def __init__(self, rng: random.Random, slowest_ms: int) -> None:
-        super().__init__(asyncio.get_running_loop(), "sim", lambda: None)
+    def __init__(
+        self, make_job: Callable[[Partition], Job | None], rng: random.Random, slowest_ms: int
+    ) -> None:
+        super().__init__(asyncio.get_running_loop(), "sim", make_job, lambda: None)
         self._rng = rng
         self._slowest_ms = slowest_ms
         self._waiting: dict[int, Job] = {}
@@ -122,9 +124,7 @@ class Syncs(SyncPool):
             ticket.sync()
         except OSError as failed:
             error = failed
-        following = done(error)
-        if following is not None:
-            self.submit([following])
+        done(error)
 
 
 class SteadyHouse(House):
@@ -157,7 +157,7 @@ class SteadyHouse(House):
         return logs
 
     def _make_coordinators(self, replicas: Replicas) -> Any:
-        replicas._pools[DATA_DIR] = Syncs(self._chance, self._slowest_sync_ms)
+        replicas._pools[DATA_DIR] = Syncs(replicas._begin, self._chance, self._slowest_sync_ms)
         return super()._make_coordinators(replicas)
 
     async def make_coordinator_topics(self) -> None:

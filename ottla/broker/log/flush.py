@@ -27,6 +27,8 @@ from ottla.broker.ports import File
 from ottla.config.types import LogConfig
 
 FULL_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT})
+# From here on a flush may take longer than others do by what the disk needs to write it.
+LARGE_BYTES = 128 * 1024
 # A file could not be opened; no sync says so.
 NO_DESCRIPTOR_ERRORS = frozenset({errno.EMFILE, errno.ENFILE})
 # With these the disk said no without harm; it may say yes to the next one.
@@ -46,6 +48,8 @@ class FlushTicket:
     new_names: bool
     # Tells the log that it has failed; called by whoever syncs.
     on_error: Callable[[OSError], None]
+    # Whether the sync may take far longer than one of a few records.
+    is_large: bool = False
     epochs_written: bool = False
     error: OSError | None = None
     is_put_off: bool = False

@@ -20,7 +20,7 @@ from typing import NoReturn
 from ottla.broker.log import lookup
 from ottla.broker.log.append_result import AppendResult
 from ottla.broker.log.checkpoints import LEADER_EPOCH_FILE, write_atomically
-from ottla.broker.log.flush import REFUSALS, FlushTicket
+from ottla.broker.log.flush import LARGE_BYTES, REFUSALS, FlushTicket
 from ottla.broker.log.opening import aborted_by, apply_batch, open_files
 from ottla.broker.log.partition_dir import PartitionDir
 from ottla.broker.log.producer_state import KnownBatch
@@ -233,7 +233,14 @@ class Log(TrimmableLog):
             file.pin()
         epochs = self.epochs.unwritten(end_offset) if self.epochs.dirty else None
         ticket = FlushTicket(
-            files, end_offset, own_files, epochs, self._directory, segments.new_names, self._fail
+            files,
+            end_offset,
+            own_files,
+            epochs,
+            self._directory,
+            segments.new_names,
+            self._fail,
+            segments.unflushed_bytes >= LARGE_BYTES,
         )
         segments.forget_unsynced()
         self._ticket = ticket

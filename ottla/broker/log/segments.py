@@ -57,6 +57,7 @@ class Segments:
         "_config",
         "_deleted",
         "_directory",
+        "_flushed_size",
         "_greatest_times",
         "_opened",
         "_roll_after_ms",
@@ -80,6 +81,8 @@ class Segments:
         self._unsynced_snapshots: list[int] = []
         # Snapshots that the flush under way has taken.
         self._syncing_snapshots: list[int] = []
+        self._flushed_size = 0
+        """Of the active segment, when the last flush began."""
         self.new_names = False
         # Of all segments but the active one.
         self.sealed_bytes = 0
@@ -251,8 +254,14 @@ class Segments:
         """Whether a snapshot, or the name of a segment, is not durable yet."""
         return bool(self._unsynced_snapshots or self._syncing_snapshots)
 
+    @property
+    def unflushed_bytes(self) -> int:
+        """What was written to the active segment since the last flush began."""
+        return self.active.size - self._flushed_size
+
     def forget_unsynced(self) -> None:
         """A flush has taken what is not synced."""
+        self._flushed_size = self.active.size
         self._unsynced = []
         self._syncing_snapshots, self._unsynced_snapshots = self._unsynced_snapshots, []
         self.new_names = False
@@ -278,6 +287,7 @@ class Segments:
         self._segments.append(segment)
         self._greatest_times = None
         self.active = segment
+        self._flushed_size = 0
         self._roll_after_ms = self._roll_after_timestamp = NO_TIMESTAMP
         if len(self._segments) > 2:
             self._segments[-3].forget_recent()
@@ -360,6 +370,7 @@ class Segments:
             self._remove_files(segment)
         if self._segments:
             self.active = self._segments[-1]
+            self._flushed_size = 0
             self._opened.pop(self.active, None)
             if self.active in self._unsynced:
                 self._unsynced.remove(self.active)

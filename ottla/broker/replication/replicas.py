@@ -2,8 +2,8 @@
 
 `append` writes and says whether the answer may leave at once. If not, the partition's log needs a
 sync: the partitions touched in one turn of the loop begin their syncs together at its end, and
-while one sync of a partition runs its next group gathers (group commit per file). When a sync
-ends, the high watermark moves, the waiting answers leave, and parked fetches look again.
+while syncs run the next ones gather (`syncs.py`), and what they cover. When a sync ends, the high
+watermark moves, the waiting answers leave, and parked fetches look again.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Partition:
         "topic_id",
     )
 
-    def __init__(self, log: Log, leader_epoch: int, syncs: SyncPool) -> None:
+    def __init__(self, log: Log, leader_epoch: int, syncs: SyncPool[Partition]) -> None:
         self.topic = log.topic
         self.index = log.partition
         self.topic_id = log.topic_id
@@ -96,8 +96,7 @@ class Replicas:
         self._on_fatal = on_fatal
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[bytes, dict[int, Partition]] = {}
-        self._pools: dict[str, SyncPool] = {}
-        self._dirty: list[Partition] = []
+        self._pools: dict[str, SyncPool[Partition]] = {}
         self._waiting: dict[Partition, None] = {}
         self._syncing = 0
         self._closed = False
@@ -255,19 +254,10 @@ class Replicas:
         return self._syncing > 0
 
     def begin_syncs(self) -> None:
-        """Begins the syncs that wait for the end of this turn, for who knows that it is over."""
-        dirty, self._dirty = self._dirty, []
-        jobs: dict[SyncPool, list[Job]] = {}
-        try:
-            for partition in dirty:
-                job = self._begin(partition)
-                if job is not None:
-                    jobs.setdefault(partition.syncs, []).append(job)
-        except AssertionError as broken:
-            self._on_fatal(broken)
-        finally:
-            for syncs, together in jobs.items():
-                syncs.submit(together)
+        """Begins the syncs that wait only for the end of this turn, for who knows that it is
+        over."""
+        for pool in self._pools.values():
+            pool.begin()
 
     def convert(
         self,
@@ -339,11 +329,11 @@ class Replicas:
 
     # inside
 
-    def _pool_of(self, log_dir: str) -> SyncPool:
+    def _pool_of(self, log_dir: str) -> SyncPool[Partition]:
         pool = self._pools.get(log_dir)
         if pool is None:
             pool = self._pools[log_dir] = SyncPool(
-                self._loop, str(len(self._pools)), KernelSyncs.open
+                self._loop, str(len(self._pools)), self._begin, KernelSyncs.open
             )
         return pool
 
@@ -376,12 +366,11 @@ class Replicas:
             self._begin_soon(partition)
 
     def _begin_soon(self, partition: Partition) -> None:
-        """The sync starts at the end of this turn, so that what this turn appends joins it."""
+        """The sync starts at the end of this turn or later, so that what is appended until then
+        joins it."""
         partition.flushing = True
         self._syncing += 1
-        if not self._dirty:
-            self._loop.call_soon(self.begin_syncs)
-        self._dirty.append(partition)
+        partition.syncs.want(partition)
 
     def _begin(self, partition: Partition) -> Job | None:
         """The next sync of the partition, if it has something for one."""
@@ -393,49 +382,44 @@ class Replicas:
                 # A sealed segment may have to be opened, and descriptors may be short. Nothing is
                 # lost: the sweep of the waiters, or the next append, asks again.
                 self._on_disk_failed(partition.log, Call.WRITE, error)
+            except AssertionError as broken:
+                self._on_fatal(broken)
         if ticket is None:
             self._rest(partition)
             return None
         started_s = self._loop.time()
 
-        def done(error: BaseException | None) -> Job | None:
+        def done(error: BaseException | None) -> None:
             self.sync_times.observe(self._loop.time() - started_s)
             if error is not None and not isinstance(error, OSError):
                 self._on_fatal(error)
-                return None
+                return
             try:
-                return self._synced(partition, ticket, error)
+                self._synced(partition, ticket, error)
             except AssertionError as broken:
                 self._on_fatal(broken)
-                return None
 
         return ticket, done
 
-    def _synced(
-        self, partition: Partition, ticket: FlushTicket, error: OSError | None
-    ) -> Job | None:
-        """The sync has ended; returns the next one, if there is something for it already."""
+    def _synced(self, partition: Partition, ticket: FlushTicket, error: OSError | None) -> None:
+        """The sync has ended; the next one is due if there is something for it already."""
         self._rest(partition)
         if not partition.online:
-            return None
+            return
         log = partition.log
         if ticket.is_put_off and error is not None:
             log.put_off_flush(ticket)  # the sweep of the waiters, or the next append, asks again
             self._on_disk_failed(log, Call.WRITE, error)
-            return None
+            return
         if error is not None:
             self._on_disk_failed(log, Call.SYNC, error)
-            return None
+            return
         log.finish_flush(ticket)
         if partition.durable_waiters:
             self._settle(partition)
         self._advance(partition)
-        # Last: a ticket that has begun must be submitted, whoever raises what.
-        if partition.flushing or not self._wants_sync(partition):
-            return None
-        partition.flushing = True
-        self._syncing += 1
-        return self._begin(partition)
+        if not partition.flushing and self._wants_sync(partition):
+            self._begin_soon(partition)
 
     def _wants_sync(self, partition: Partition) -> bool:
         return partition.log.must_flush or bool(partition.durable_waiters)

@@ -1,11 +1,14 @@
 """Syncs off the loop, and one callback on the loop for each.
 
-The kernel does those that are one fdatasync, which nearly all are (`kernel_syncs.py`): what is
-submitted together begins together, and so does what follows those that ended together. For the
+The kernel does those that are one fdatasync, which nearly all are (`kernel_syncs.py`). For the
 rest, and where the kernel does none, there are a few threads for each log dir. An executor's future
 costs more than the sync of a fast disk, so this is the least that works: a queue in, a list back,
 and one wake-up of the loop for all syncs that ended together. Which file is synced when stands in
 `replicas.py`; what a sync means stands in `broker.log.flush`.
+
+Small syncs go in rounds: those of a log dir begin together, and the next ones when all of these
+have ended. What comes meanwhile gathers, so that each sync covers more, and fewer of them compete
+for the disk and the processors. No one waits for a large one.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from functools import partial
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from ottla.broker.kernel_syncs import KernelSyncs
 
@@ -25,6 +28,10 @@ SYNC_THREADS = 4
 
 
 class Ticket(Protocol):
+    @property
+    def is_large(self) -> bool:
+        """Whether so much has been written that its sync may take far longer than others."""
+
     def sync(self) -> None:
         """Blocks until all of it is on disk; an OSError is final, and told to the log."""
 
@@ -35,16 +42,20 @@ class Ticket(Protocol):
         """Tells the log that the sync of the descriptor failed. Blocks: it writes to the disk."""
 
 
-Done = Callable[[BaseException | None], "Job | None"]
-"""Hears of the end of a sync; returns the one that is to follow at once, if there is one."""
+Done = Callable[[BaseException | None], None]
+"""Hears of the end of a sync."""
 Job = tuple[Ticket, Done]
 Work = Callable[[], None]
 Ended = tuple[Done, BaseException | None]
 
 
-class SyncPool:
-    """The syncs of one log dir. `submit` and `done` run on the loop.
+T = TypeVar("T")
 
+
+class SyncPool(Generic[T]):
+    """The syncs of one log dir. All methods and `done` run on the loop.
+
+    `make_job` says what to sync of something that wants a sync, when that begins; None if nothing.
     `open_kernel` is asked with the first sync; threads start when they are needed.
     """
 
@@ -52,11 +63,17 @@ class SyncPool:
         self,
         loop: asyncio.AbstractEventLoop,
         name: str,
+        make_job: Callable[[T], Job | None],
         open_kernel: Callable[[], KernelSyncs[Job] | None],
     ) -> None:
         self._loop = loop
         self._name = name
+        self._make_job = make_job
         self._open_kernel = open_kernel
+        self._wanted: list[T] = []
+        self._is_due = False
+        self._round = 0
+        """Small syncs that the kernel has under way."""
         self._kernel: KernelSyncs[Job] | None = None
         self._kernel_is_asked = False
         self._kernel_is_idle: asyncio.Future[None] | None = None
@@ -66,7 +83,20 @@ class SyncPool:
         self._threads: list[threading.Thread] = []
         self._running = 0
 
+    def want(self, whose: T) -> None:
+        """Has a sync begin: at the end of this turn, with what else is wanted until then, or when
+        the round is over that is under way."""
+        self._wanted.append(whose)
+        self._begin_soon()
+
+    def begin(self) -> None:
+        """Begins what is wanted, unless a round is under way; for who knows that this turn is
+        over."""
+        if not self._round:
+            self._begin_wanted()
+
     def submit(self, jobs: Iterable[Job]) -> None:
+        """Begins these at once."""
         for_kernel: list[tuple[int, Job]] = []
         for_threads: list[Job] = []
         for job in jobs:
@@ -81,7 +111,8 @@ class SyncPool:
             self._hand_over(ticket.sync, done)
 
     async def close(self, workers: Executor) -> None:
-        """Waits for the syncs under way; nothing is submitted any more."""
+        """Waits for the syncs under way; nothing is wanted or submitted any more."""
+        self._begin_wanted()
         if self._kernel is not None:
             # Before the threads: they tell the logs what the kernel could not sync.
             if len(self._kernel):
@@ -97,6 +128,32 @@ class SyncPool:
             await self._loop.run_in_executor(workers, thread.join)
         self._threads.clear()
 
+    # in rounds
+
+    def _begin_soon(self) -> None:
+        if self._wanted and not self._round and not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._turn_is_over)
+
+    def _turn_is_over(self) -> None:
+        self._is_due = False
+        self.begin()
+
+    def _begin_wanted(self) -> None:
+        wanted, self._wanted = self._wanted, []
+        left = iter(wanted)
+        jobs: list[Job] = []
+        try:
+            for whose in left:
+                job = self._make_job(whose)
+                if job is not None:
+                    jobs.append(job)
+        finally:
+            # Whatever one of them raised: a job that was made must begin, and the others wait.
+            self._wanted.extend(left)
+            self.submit(jobs)
+            self._begin_soon()
+
     # in the kernel
 
     def _begin_in_kernel(self, wanted: list[tuple[int, Job]]) -> list[Job]:
@@ -108,12 +165,16 @@ class SyncPool:
                 self._loop.add_reader(self._kernel.fileno(), self._collect)
         if self._kernel is None:
             return [job for _, job in wanted]
-        return self._kernel.begin(wanted)
+        refused = self._kernel.begin(wanted)
+        self._round += _count_small(job for _, job in wanted) - _count_small(refused)
+        return refused
 
     def _collect(self) -> None:
         assert self._kernel is not None
         ended: list[Ended] = []
         for (ticket, done), error in self._kernel.collect():
+            if not ticket.is_large:
+                self._round -= 1
             if error is None:
                 ended.append((done, None))
             else:
@@ -121,6 +182,7 @@ class SyncPool:
         try:
             self._tell(ended)
         finally:
+            self._begin_soon()
             idle = self._kernel_is_idle
             if idle is not None and not idle.done() and not len(self._kernel):
                 idle.set_result(None)
@@ -167,18 +229,17 @@ class SyncPool:
 
     def _tell(self, ended: Iterable[Ended]) -> None:
         left = iter(ended)
-        following: list[Job] = []
         try:
             for done, error in left:
-                job = done(error)
-                if job is not None:
-                    following.append(job)
+                done(error)
         finally:
             # Whatever one of them raised, the others have been waiting for their syncs, too.
             for one in left:
                 self._loop.call_soon(self._tell, [one])
-            if following:
-                self.submit(following)
+
+
+def _count_small(jobs: Iterable[Job]) -> int:
+    return sum(not ticket.is_large for ticket, _ in jobs)
 
 
 def _fail(ticket: Ticket, error: OSError) -> None:
