@@ -12,9 +12,8 @@ import errno
 import random
 import secrets
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from heapq import merge
@@ -211,11 +210,9 @@ class Broker:
 
     async def stop(self) -> None:
         """Answers what can be answered, syncs, marks clean; raises what had ended the broker."""
-        try:
-            await self._close(clean=True)
-        finally:
-            if self.failed.done():
-                raise self.failed.result()
+        await self._close(clean=True)
+        if self.failed.done():
+            raise self.failed.result()
 
     # the start, in order
 
@@ -550,35 +547,45 @@ class Broker:
     # the end
 
     async def _close(self, *, clean: bool) -> None:
-        """Ends every part, also after one at whose end something went wrong: that is raised, and
-        nothing is marked clean."""
-        async with AsyncExitStack() as parts:  # the last named ends first
-            parts.push_async_exit(partial(self._close_logs, clean))
-            parts.push_async_callback(self.replicas.close)
-            parts.push_async_callback(self.moves.close)
-            if hasattr(self, "quorum"):
-                parts.push_async_exit(partial(self._leave_quorum, clean))
-            if hasattr(self, "server"):
-                parts.callback(self.rooms.deadlines.close)
-                parts.push_async_callback(self.server.stop, grace_s=STOP_GRACE_S)
-                rooms = self.rooms
-                for room in (rooms.share_state, rooms.shares, rooms.groups, rooms.transactions):
-                    parts.callback(room.close)
-                parts.callback(self.replicas.answer_fetches)
-                parts.callback(self.server.pause)
-            else:
-                parts.push_async_callback(self._listening.wait_closed)
-                parts.callback(self._listening.close)
-            if hasattr(self, "measures"):
-                parts.callback(self.measures.stop)
-            if self._telemetry is not None:
-                parts.push_async_callback(self._telemetry.stop)
-            parts.push_async_callback(self.scheduler.stop)
+        """Ends every part. Whoever is cancelled meanwhile goes when that is done: the directories
+        are not given back under a sync."""
+        closing = self._loop.create_task(self._end_parts(clean))
+        try:
+            await asyncio.shield(closing)
+        except asyncio.CancelledError:
+            await asyncio.wait([closing])
+            raise
 
-    async def _leave_quorum(self, clean: bool, wrong: object, *_: object) -> None:
+    async def _end_parts(self, clean: bool) -> None:
+        parts: list[Callable[[], Awaitable[None] | None]] = [self.scheduler.stop]
+        if self._telemetry is not None:
+            parts.append(self._telemetry.stop)
+        if hasattr(self, "measures"):
+            parts.append(self.measures.stop)
+        if hasattr(self, "server"):
+            rooms = self.rooms
+            parts += [self.server.pause, self.replicas.answer_fetches]
+            parts += [rooms.transactions.close, rooms.groups.close]
+            parts += [rooms.shares.close, rooms.share_state.close]
+            parts += [partial(self.server.stop, grace_s=STOP_GRACE_S), rooms.deadlines.close]
+        else:
+            parts += [self._listening.close, self._listening.wait_closed]
+        if hasattr(self, "quorum"):
+            parts.append(partial(self._leave_quorum, clean))
+        parts += [self.moves.close, self.replicas.close, partial(self._close_logs, clean)]
+        for part in parts:
+            try:
+                ended = part()
+                if ended is not None:
+                    await ended
+            except Exception as error:  # whatever it is, the other parts are to end
+                self._events.error("stop_failed", exc_info=error)
+                self.fail(error)
+
+    async def _leave_quorum(self, clean: bool) -> None:
         """Fences this broker and closes the metadata log; a disk that is full prevents no stop."""
         try:
-            if clean and self._ends_well(wrong):
+            if clean and self._broker_epoch >= 0 and not self.failed.done():
                 await self.quorum.submit(lambda image: shutdown(image, self._static.node_id))
         except (KafkaError, OSError) as error:
             self._events.warning("shutdown_not_recorded", error=str(error))
@@ -587,9 +594,9 @@ class Broker:
         except OSError as error:
             self._events.error("metadata_log_not_closed", error=str(error))
 
-    async def _close_logs(self, clean: bool, wrong: object, *_: object) -> None:
+    async def _close_logs(self, clean: bool) -> None:
         try:
-            if clean and self._ends_well(wrong):
+            if clean and self._broker_epoch >= 0 and not self.failed.done():
                 epoch = self._broker_epoch
                 await self._loop.run_in_executor(self._workers, self.logs.shutdown, epoch)
         finally:
@@ -597,9 +604,6 @@ class Broker:
             # have the directories before it is through.
             await self._loop.run_in_executor(None, self._workers.shutdown)
             self.logs.abandon()
-
-    def _ends_well(self, wrong: object) -> bool:
-        return wrong is None and self._broker_epoch >= 0 and not self.failed.done()
 
     # what the rooms report
 

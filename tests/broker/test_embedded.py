@@ -280,7 +280,19 @@ class BrokenWaiter:
         raise AssertionError("answered twice")
 
 
-async def test_what_goes_wrong_with_one_part_of_a_stop_ends_no_others_end(tmp_path: Path) -> None:
+def _threads() -> set[threading.Thread]:
+    return {one for one in threading.enumerate() if one.name.startswith(("ottla", "sync"))}
+
+
+async def test_what_goes_wrong_with_one_part_of_a_stop_ends_no_others_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What went wrong first is raised, and nothing says that the stop was a clean one."""
+    submitted: list[object] = []
+
+    def broken() -> None:
+        raise KeyError("a bug behind it")
+
     async def scenario() -> None:
         async with broker, client_of(broker) as client:
             await client.create("kept")
@@ -288,16 +300,37 @@ async def test_what_goes_wrong_with_one_part_of_a_stop_ends_no_others_end(tmp_pa
             led = broker.running.replicas.get("kept", 0)
             assert led is not None
             led.fetch_waiters[BrokenWaiter()] = None
+            monkeypatch.setattr(broker.running.rooms.groups, "close", broken)
+            monkeypatch.setattr(broker.running.quorum, "submit", submitted.append)
 
     broker = Broker(tmp_path)
-    before = threading.enumerate()
+    before = _threads()
     with pytest.raises(AssertionError, match="answered twice"):
         await scenario()
-    new = {one.name for one in threading.enumerate() if one not in before}
-    assert not any("ottla" in name for name in new)
+    assert submitted == []
+    assert _threads() <= before
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
     async with Broker(tmp_path) as again, client_of(again) as client:
         assert await client.values("kept") == [b"one"]
+
+
+async def test_a_stop_that_is_given_up_ends_everything_first(tmp_path: Path) -> None:
+    """The directory is not given back while something is still under way there."""
+    broker = Broker(tmp_path)
+    before = _threads()
+    await broker.start()
+    async with client_of(broker) as client:
+        await client.create("kept")
+        await client.produce("kept", b"one")
+    running = broker.running
+    stopping = asyncio.create_task(broker.stop())
+    await asyncio.sleep(0)
+    stopping.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stopping
+    assert not running.failed.done()
+    assert _threads() <= before
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
 def test_a_broken_invariant_is_raised_in_the_thread_of_the_caller() -> None:

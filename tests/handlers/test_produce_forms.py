@@ -322,16 +322,26 @@ async def test_a_durable_write_waits_for_its_sync() -> None:
         assert partition.log.durable_end == 2
 
 
-async def test_a_write_that_waits_is_told_when_its_partition_is_gone() -> None:
-    async with side(flush_messages="1") as ours:
-        ours.response(frame_of(produce(batch()), 9))
-        answer = ours.served(frame_of(produce(batch()), 9))
-        partition = ours.house.rooms.replicas.get("t", 0)
-        assert partition is not None
-        ours.house.rooms.replicas.drop(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        part = ProduceResponse.PartitionProduceResponse(0, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
-        topic = ProduceResponse.TopicProduceResponse("t", bytes(16), [part])
-        assert answer.response == ProduceResponse([topic])
+@pytest.mark.parametrize("stamp", ["CreateTime", "LogAppendTime"])
+async def test_a_write_that_waits_is_told_as_by_the_handler_that_its_partition_is_gone(
+    stamp: str,
+) -> None:
+    told = []
+    for with_forms in (True, False):
+        async with side(flush_messages="1", message_timestamp_type=stamp) as one:
+            frame = frame_of(produce(batch()), 9)
+            answer = one.response(frame)
+            if with_forms:
+                answer = one.served(frame)
+                assert isinstance(answer, FormAnswer)
+            answer.line = SimpleNamespace(answered=lambda _: None)
+            partition = one.house.rooms.replicas.get("t", 0)
+            assert partition is not None
+            one.house.rooms.replicas.drop(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            told.append(answer.response)
+    assert told[0] == told[1]
+    (part,) = told[0].responses[0].partition_responses
+    assert (part.error_code, part.base_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
 
 
 async def test_forms_are_bounded_and_shared() -> None:

@@ -7,8 +7,10 @@ import ast
 from tests.house.sources import everything, none_of
 
 # The handler boundary, for answers given at once, for those given later, and for requests that are
-# woken, and the task supervisor: they log with traceback, count, and answer.
+# woken, and the task supervisor: they log with traceback, count, and answer. And the end of a
+# broker, which logs, raises, and goes on with its other parts.
 BROAD = {
+    "ottla/broker/broker.py": 1,
     "ottla/broker/handlers/answers.py": 1,
     "ottla/broker/network/connection.py": 1,
     "ottla/broker/network/server.py": 1,

@@ -153,9 +153,13 @@ class Waiter:
         await asyncio.wait_for(self._all_told.wait(), WAIT_SECONDS_MAX)
 
 
+def nobody() -> None:
+    """Wants a sync at the end of a turn."""
+
+
 def pool_of(name: str, open_kernel: Callable[[], KernelSyncs[Job] | None]) -> SyncPool[Job]:
     """One for which what wants a sync is what is to be synced."""
-    return SyncPool(asyncio.get_running_loop(), name, lambda job: job, open_kernel)
+    return SyncPool(asyncio.get_running_loop(), name, lambda job: job, open_kernel, nobody)
 
 
 async def closed(pool: SyncPool[Job]) -> None:
@@ -392,7 +396,7 @@ async def test_what_cannot_be_begun_stops_nobody_behind_it(descriptor: int) -> N
             raise KeyError("broken")
         return job
 
-    pool = SyncPool(loop, "broken", make_job, kernel)
+    pool = SyncPool(loop, "broken", make_job, kernel, nobody)
     waiter = Waiter(pool)
     waiter.want(Sheet(descriptor))
     pool.want((broken, lambda _: None))

@@ -94,10 +94,9 @@ class LoopClock(SimClock):
 class Syncs(SyncPool[Partition]):
     """Syncs that take as long as chance says, and end in any order."""
 
-    def __init__(
-        self, make_job: Callable[[Partition], Job | None], rng: random.Random, slowest_ms: int
-    ) -> None:
-        super().__init__(asyncio.get_running_loop(), "sim", make_job, lambda: None)
+    def __init__(self, replicas: Replicas, rng: random.Random, slowest_ms: int) -> None:
+        loop, want_last = asyncio.get_running_loop(), replicas._append_the_last
+        super().__init__(loop, "sim", replicas._begin, lambda: None, want_last)
         self._rng = rng
         self._slowest_ms = slowest_ms
         self._waiting: dict[int, Job] = {}
@@ -107,6 +106,7 @@ class Syncs(SyncPool[Partition]):
         for job in jobs:
             self._count += 1
             self._waiting[self._count] = job
+            self._round += 1  # as if all were small, and the kernel's
             delay_s = self._rng.randrange(self._slowest_ms + 1) / 1000
             self._loop.call_later(delay_s, self._end, self._count)
 
@@ -124,7 +124,9 @@ class Syncs(SyncPool[Partition]):
             ticket.sync()
         except OSError as failed:
             error = failed
+        self._round -= 1
         done(error)
+        self._begin_soon()
 
 
 class SteadyHouse(House):
@@ -157,7 +159,7 @@ class SteadyHouse(House):
         return logs
 
     def _make_coordinators(self, replicas: Replicas) -> Any:
-        replicas._pools[DATA_DIR] = Syncs(replicas._begin, self._chance, self._slowest_sync_ms)
+        replicas._pools[DATA_DIR] = Syncs(replicas, self._chance, self._slowest_sync_ms)
         return super()._make_coordinators(replicas)
 
     async def make_coordinator_topics(self) -> None:

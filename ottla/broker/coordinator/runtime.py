@@ -20,6 +20,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
+from contextlib import ExitStack
 from enum import Enum
 from struct import error as StructError
 from typing import Any, Generic, Protocol, TypeVar
@@ -465,7 +466,7 @@ class Coordinator(Generic[S]):
     def append_soon(self, runner: Runner[S]) -> None:
         """Has it append when the requests of this turn are through."""
         if not self._appending:
-            self.loop.call_soon(self._append_all)
+            self.replicas.append_last(self._append_all)
         self._appending.append(runner)
 
     def shards(self) -> list[S]:
@@ -524,8 +525,9 @@ class Coordinator(Generic[S]):
     def close(self) -> None:
         """Sends everybody away who waits: the broker stops."""
         runners, self._runners = self._runners, {}
-        for runner in runners.values():
-            runner.close()
+        with ExitStack() as each:  # whatever goes wrong with one of them
+            for runner in runners.values():
+                each.callback(runner.close)
 
     def _append_all(self) -> None:
         appending, self._appending = self._appending, []
@@ -536,8 +538,6 @@ class Coordinator(Generic[S]):
         finally:
             for runner in left:  # one of them broke: those behind it are not to blame
                 self.append_soon(runner)
-        # One turn later would do, but there may be many requests in it.
-        self.replicas.begin_syncs()
 
 
 def _add(counted: dict[Counted, int], more: dict[Counted, int]) -> None:

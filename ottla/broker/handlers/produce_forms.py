@@ -58,13 +58,13 @@ _NO_TAGS = bytes(3)
 
 _unpack_length = struct.Struct(">i").unpack_from
 _pack_places = _PLACES.pack_into
+_unpack_places = _PLACES.unpack_from
 
 
 class Form:
     """What one request has in common with those like it; nothing here changes."""
 
     __slots__ = (
-        "acks",
         "answer",
         "ending",
         "index",
@@ -80,7 +80,6 @@ class Form:
         self.topic_name = topic.name
         self.topic_id = topic.topic_id
         self.index = topic.partition_data[0].index
-        self.acks = request.acks
         self.timeout_ms = wait_limit_ms(request)
         self.is_flexible = version >= FLEXIBLE_SINCE_VERSION
         self.ending = _NO_TAGS if self.is_flexible else b""
@@ -136,9 +135,10 @@ class FormAnswer(Pending):
         self.complete(self._frame)
 
     def failed(self, part: None, code: ErrorCode) -> None:
-        refused = PartResponse(self._form.index)
+        form = self._form
+        refused = PartResponse(form.index, 0, *_unpack_places(self._frame, form.places))
         refuse(refused, code)
-        self.complete(self._form.response(refused))
+        self.complete(form.response(refused))
 
 
 Served = bytearray | ProduceResponse | FormAnswer

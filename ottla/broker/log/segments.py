@@ -256,7 +256,8 @@ class Segments:
 
     @property
     def unflushed_bytes(self) -> int:
-        """What was written to the active segment since the last flush began."""
+        """What was written to the active segment since the last flush began, all of it before the
+        first one."""
         return self.active.size - self._flushed_size
 
     def forget_unsynced(self) -> None:
@@ -370,7 +371,6 @@ class Segments:
             self._remove_files(segment)
         if self._segments:
             self.active = self._segments[-1]
-            self._flushed_size = 0
             self._opened.pop(self.active, None)
             if self.active in self._unsynced:
                 self._unsynced.remove(self.active)

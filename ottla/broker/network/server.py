@@ -279,13 +279,17 @@ class Server:
         """Accepts no more, lets open requests finish within the grace, then closes."""
         self.pause()
         deadline_s = self.loop.time() + grace_s
-        await asyncio.gather(*(c.finish(deadline_s) for c in self.connections))
+        finished = [connection.finish(deadline_s) for connection in self.connections]
+        results = await asyncio.gather(*finished, return_exceptions=True)
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
             await asyncio.wait(list(self._tasks))
         await self._listening.wait_closed()
         self._tell_due(self._now_ms() + INTERVAL_MS)
+        for error in results:
+            if error is not None:
+                raise error
 
     def spawn(self, work: Any, name: str) -> None:
         """Runs a coroutine that belongs to the server; what it raises ends the broker."""

@@ -97,6 +97,7 @@ class Replicas:
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[bytes, dict[int, Partition]] = {}
         self._pools: dict[str, SyncPool[Partition]] = {}
+        self._last_appends: list[Callable[[], None]] = []
         self._waiting: dict[Partition, None] = {}
         self._syncing = 0
         self._closed = False
@@ -253,11 +254,11 @@ class Replicas:
         """Whether a sync of some partition is under way, or about to begin."""
         return self._syncing > 0
 
-    def begin_syncs(self) -> None:
-        """Begins the syncs that wait only for the end of this turn, for who knows that it is
-        over."""
-        for pool in self._pools.values():
-            pool.begin()
+    def append_last(self, append: Callable[[], None]) -> None:
+        """Calls `append` when the requests of this turn are through, before its syncs begin."""
+        if not self._last_appends:
+            self._loop.call_soon(self._turn_is_over)
+        self._last_appends.append(append)
 
     def convert(
         self,
@@ -324,8 +325,7 @@ class Replicas:
         The logs are closed by their manager, which syncs what is left.
         """
         self._closed = True
-        for pool in self._pools.values():
-            await pool.close(self._workers)
+        await asyncio.gather(*(pool.close(self._workers) for pool in self._pools.values()))
 
     # inside
 
@@ -333,7 +333,11 @@ class Replicas:
         pool = self._pools.get(log_dir)
         if pool is None:
             pool = self._pools[log_dir] = SyncPool(
-                self._loop, str(len(self._pools)), self._begin, KernelSyncs.open
+                self._loop,
+                str(len(self._pools)),
+                self._begin,
+                KernelSyncs.open,
+                self._append_the_last,
             )
         return pool
 
@@ -372,25 +376,39 @@ class Replicas:
         self._syncing += 1
         partition.syncs.want(partition)
 
+    def _turn_is_over(self) -> None:
+        self._append_the_last()
+        # One turn later would do, but there may be many requests in it.
+        for pool in self._pools.values():
+            pool.begin()
+
+    def _append_the_last(self) -> None:
+        appends, self._last_appends = self._last_appends, []
+        left = iter(appends)
+        try:
+            for append in left:
+                append()
+        finally:
+            for append in left:  # one of them broke: those behind it are not to blame
+                self.append_last(append)
+
     def _begin(self, partition: Partition) -> Job | None:
         """The next sync of the partition, if it has something for one."""
         ticket = None
-        if partition.online and not self._closed:
-            try:
-                ticket = partition.log.begin_flush()
-            except OSError as error:
-                # A sealed segment may have to be opened, and descriptors may be short. Nothing is
-                # lost: the sweep of the waiters, or the next append, asks again.
-                self._on_disk_failed(partition.log, Call.WRITE, error)
-            except AssertionError as broken:
-                self._on_fatal(broken)
+        try:
+            ticket = self._take_ticket(partition)
+        except AssertionError as broken:
+            self._on_fatal(broken)
+        finally:
+            if ticket is None:
+                self._rest(partition)
         if ticket is None:
-            self._rest(partition)
             return None
         started_s = self._loop.time()
 
         def done(error: BaseException | None) -> None:
             self.sync_times.observe(self._loop.time() - started_s)
+            self._rest(partition)
             if error is not None and not isinstance(error, OSError):
                 self._on_fatal(error)
                 return
@@ -401,9 +419,19 @@ class Replicas:
 
         return ticket, done
 
+    def _take_ticket(self, partition: Partition) -> FlushTicket | None:
+        if not partition.online or self._closed:
+            return None
+        try:
+            return partition.log.begin_flush()
+        except OSError as error:
+            # A sealed segment may have to be opened, and descriptors may be short. Nothing is
+            # lost: the sweep of the waiters, or the next append, asks again.
+            self._on_disk_failed(partition.log, Call.WRITE, error)
+            return None
+
     def _synced(self, partition: Partition, ticket: FlushTicket, error: OSError | None) -> None:
         """The sync has ended; the next one is due if there is something for it already."""
-        self._rest(partition)
         if not partition.online:
             return
         log = partition.log

@@ -56,7 +56,8 @@ class SyncPool(Generic[T]):
     """The syncs of one log dir. All methods and `done` run on the loop.
 
     `make_job` says what to sync of something that wants a sync, when that begins; None if nothing.
-    `open_kernel` is asked with the first sync; threads start when they are needed.
+    `open_kernel` is asked with the first sync; threads start when they are needed. Whoever wants a
+    sync at the end of a turn, as `want_last` may, is begun with those of that turn.
     """
 
     def __init__(
@@ -65,11 +66,13 @@ class SyncPool(Generic[T]):
         name: str,
         make_job: Callable[[T], Job | None],
         open_kernel: Callable[[], KernelSyncs[Job] | None],
+        want_last: Callable[[], None],
     ) -> None:
         self._loop = loop
         self._name = name
         self._make_job = make_job
         self._open_kernel = open_kernel
+        self._want_last = want_last
         self._wanted: list[T] = []
         self._is_due = False
         self._round = 0
@@ -136,8 +139,11 @@ class SyncPool(Generic[T]):
             self._loop.call_soon(self._turn_is_over)
 
     def _turn_is_over(self) -> None:
-        self._is_due = False
-        self.begin()
+        try:
+            self._want_last()
+        finally:
+            self._is_due = False
+            self.begin()
 
     def _begin_wanted(self) -> None:
         wanted, self._wanted = self._wanted, []
