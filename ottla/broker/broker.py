@@ -585,7 +585,7 @@ class Broker:
     async def _leave_quorum(self, clean: bool) -> None:
         """Fences this broker and closes the metadata log; a disk that is full prevents no stop."""
         try:
-            if clean and self._broker_epoch >= 0 and not self.failed.done():
+            if clean and self._is_sound():
                 await self.quorum.submit(lambda image: shutdown(image, self._static.node_id))
         except (KafkaError, OSError) as error:
             self._events.warning("shutdown_not_recorded", error=str(error))
@@ -596,7 +596,7 @@ class Broker:
 
     async def _close_logs(self, clean: bool) -> None:
         try:
-            if clean and self._broker_epoch >= 0 and not self.failed.done():
+            if clean and self._is_sound():
                 epoch = self._broker_epoch
                 await self._loop.run_in_executor(self._workers, self.logs.shutdown, epoch)
         finally:
@@ -604,6 +604,10 @@ class Broker:
             # have the directories before it is through.
             await self._loop.run_in_executor(None, self._workers.shutdown)
             self.logs.abandon()
+
+    def _is_sound(self) -> bool:
+        """Whether it is registered, and nothing has gone wrong since."""
+        return self._broker_epoch >= 0 and not self.failed.done()
 
     # what the rooms report
 
