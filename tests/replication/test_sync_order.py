@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import cast
 
@@ -47,17 +49,23 @@ def append(replicas: Replicas, partition: Partition) -> None:
     )
 
 
+@asynccontextmanager
+async def one_partition() -> AsyncIterator[tuple[House, Partition]]:
+    async with House() as house:
+        await house.create("t")
+        partition = house.rooms.replicas.get("t", 0)
+        assert partition is not None
+        yield house, partition
+
+
 async def test_a_broken_listener_costs_its_partition_no_sync() -> None:
     """What was appended while the sync ran is due for the next one."""
     told: list[str] = []
     asyncio.get_running_loop().set_exception_handler(
         lambda _, context: told.append(repr(context["exception"]))
     )
-    async with House() as house:
-        await house.create("t")
+    async with one_partition() as (house, partition):
         replicas = house.rooms.replicas
-        partition = replicas.get("t", 0)
-        assert partition is not None
         append(replicas, partition)
         replicas.await_commit(
             partition, last_offset=0, timeout_ms=60_000, listener=Broken(), part=None
@@ -78,11 +86,8 @@ async def test_a_broken_listener_costs_its_partition_no_sync() -> None:
 
 
 async def test_a_sync_is_under_way_from_its_append_until_it_is_told() -> None:
-    async with House() as house:
-        await house.create("t")
+    async with one_partition() as (house, partition):
         replicas = house.rooms.replicas
-        partition = replicas.get("t", 0)
-        assert partition is not None
         assert not replicas.is_syncing()
         for end in (1, 2):
             waiting = Waiting()
@@ -135,11 +140,8 @@ async def test_one_that_breaks_in_the_end_of_a_turn_keeps_nobody_from_it() -> No
     def broken() -> None:
         raise KeyError("a bug of a coordinator")
 
-    async with House() as house:
-        await house.create("t")
+    async with one_partition() as (house, partition):
         replicas = house.rooms.replicas
-        partition = replicas.get("t", 0)
-        assert partition is not None
         replicas.append_last(broken)
         replicas.append_last(partial(append, replicas, partition))
         async with asyncio.timeout(5):
@@ -150,11 +152,8 @@ async def test_one_that_breaks_in_the_end_of_a_turn_keeps_nobody_from_it() -> No
 
 async def test_who_leaves_while_a_sync_is_wanted_is_at_rest() -> None:
     """A round is under way, and the partition goes before the next begins."""
-    async with House() as house:
-        await house.create("t")
+    async with one_partition() as (house, partition):
         replicas = house.rooms.replicas
-        partition = replicas.get("t", 0)
-        assert partition is not None
         partition.syncs._round = 1
         append(replicas, partition)
         holding = asyncio.create_task(replicas.hold_appends(partition))
@@ -175,11 +174,8 @@ async def test_a_broken_sync_leaves_its_partition_at_rest(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or a move that waits for it would keep the broker from its end."""
-    async with House() as house:
-        await house.create("t")
+    async with one_partition() as (house, partition):
         replicas = house.rooms.replicas
-        partition = replicas.get("t", 0)
-        assert partition is not None
         jobs: list[Job] = []
         monkeypatch.setattr(partition.syncs, "submit", jobs.extend)
         append(replicas, partition)
@@ -208,11 +204,8 @@ async def test_a_sync_that_cannot_be_begun_leaves_its_partition_at_rest(error: E
     def broken(*_: object) -> None:
         raise error
 
-    async with House() as house:
-        await house.create("t")
+    async with one_partition() as (house, partition):
         replicas = house.rooms.replicas
-        partition = replicas.get("t", 0)
-        assert partition is not None
         replicas._on_disk_failed = broken
         partition.log.begin_flush = unopened  # type: ignore[method-assign]
         append(replicas, partition)

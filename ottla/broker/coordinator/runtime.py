@@ -242,7 +242,8 @@ class Runner(Generic[S]):
         _add(self._counted, outcome.counted)
         if self._append is None and not self._scheduled:
             self._scheduled = True
-            coordinator.append_soon(self)
+            # When the requests of this turn are through.
+            coordinator.replicas.append_last(self._append_gathered)
 
     async def _load(self, shard: S, loader: Loader) -> None:
         try:
@@ -438,7 +439,6 @@ class Coordinator(Generic[S]):
         """Since the broker started: what was written, once it is durable."""
         self._runners: dict[int, Runner[S]] = {}
         self._partition_count = 0
-        self._appending: list[Runner[S]] = []
 
     def __repr__(self) -> str:
         return f"<Coordinator {self.topic} {len(self._runners)} of {self._partition_count}>"
@@ -462,12 +462,6 @@ class Coordinator(Generic[S]):
         if runner.shard is None:
             raise KafkaError(runner.failure)
         return runner, runner.shard
-
-    def append_soon(self, runner: Runner[S]) -> None:
-        """Has it append when the requests of this turn are through."""
-        if not self._appending:
-            self.replicas.append_last(self._append_all)
-        self._appending.append(runner)
 
     def shards(self) -> list[S]:
         """All that are loaded here; LOAD_IN_PROGRESS while one is not."""
@@ -528,16 +522,6 @@ class Coordinator(Generic[S]):
         with ExitStack() as each:  # whatever goes wrong with one of them
             for runner in runners.values():
                 each.callback(runner.close)
-
-    def _append_all(self) -> None:
-        appending, self._appending = self._appending, []
-        left = iter(appending)
-        try:
-            for runner in left:
-                runner._append_gathered()
-        finally:
-            for runner in left:  # one of them broke: those behind it are not to blame
-                self.append_soon(runner)
 
 
 def _add(counted: dict[Counted, int], more: dict[Counted, int]) -> None:
