@@ -98,7 +98,9 @@ def test_in_a_thread_it_starts_again_where_it_stopped(tmp_path: Path) -> None:
     with broker, fleeting:
         topics = (_topics(broker), _topics(fleeting))
 
-    assert topics == ({"kept", "__consumer_offsets"}, set())
+    # A consumer that ends before it has found its coordinator has no such topic made.
+    assert topics[0] - {"__consumer_offsets"} == {"kept"}
+    assert topics[1] == set()
 
 
 async def test_it_is_ready_in_milliseconds() -> None:
