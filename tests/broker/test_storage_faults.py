@@ -24,6 +24,17 @@ FULL = OSError(errno.ENOSPC, "No space left on device")
 BROKEN = OSError(errno.EIO, "Input/output error")
 
 
+DESCRIPTORS = Path("/proc/self/fd")
+
+
+def _open_below(root: Path) -> list[str]:
+    """Which files there this process has open; none where the system does not tell."""
+    if not DESCRIPTORS.exists():
+        return []
+    names = [os.readlink(one) for one in DESCRIPTORS.iterdir() if one.is_symlink()]
+    return [name for name in names if name.startswith(f"{root}/")]
+
+
 class Disks:
     """A broker of two log dirs, the first with the metadata, and a topic in each."""
 
@@ -61,6 +72,7 @@ async def _two_disks(root: Path) -> AsyncIterator[Disks]:
         if not broker.running.rooms.image.topics.by_name:
             await disks.fill()
         yield disks
+    assert _open_below(root) == []
 
 
 async def test_a_full_disk_refuses_writes_until_there_is_space(tmp_path: Path) -> None:

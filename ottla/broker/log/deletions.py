@@ -120,10 +120,9 @@ class Deletions:
         now_ms = self._clock.monotonic_ms()
         due = [one for one in self._waiting if one.due_ms <= now_ms]
         self._waiting = [one for one in self._waiting if one.due_ms > now_ms]
-        due = [one for one in due if one.log_dir not in self._faults.offline]
         for removal in due:
             removal.close()
-        return due
+        return [one for one in due if one.log_dir not in self._faults.offline]
 
     def remove_directory(self, removal: Removal) -> Iterator[None]:
         """Removes the files, a few with each step. The steps may run in a worker."""

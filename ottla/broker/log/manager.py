@@ -104,6 +104,7 @@ class LogManager:
         self.recovery_threads = recovery_threads
         self._log_dirs = {path: LogDir(disk, path) for path in self.dirs}
         self._logs: dict[TopicPartition, Log] = {}
+        self._lost: list[Log] = []  # with their dirs; workers may be at them until the end
         self.deletions = Deletions(
             disk,
             clock=clock,
@@ -310,7 +311,8 @@ class LogManager:
             self.faults.failed(path, call, error)
         for gone in work.departures:
             if gone.log_dir in self.offline_dirs or not gone.log.home.moved:
-                continue  # the next start finds it
+                self._lost.append(gone.log)  # the next start finds it
+                continue
             if gone.kind is Kind.DELETED:
                 self.deletions.add(gone.log_dir, gone.new_path, gone.log)
             else:
@@ -441,9 +443,11 @@ class LogManager:
     def abandon(self) -> None:
         """Gives the dirs back as a crash would: nothing is synced, nothing is marked clean."""
         self.scrubber.close()
-        for log in self._logs.values():
+        self.deletions.close()
+        for log in (*self._logs.values(), *self._lost):
             log.close(clean=False)
         self._logs.clear()
+        self._lost.clear()
         self.unlock()
 
     def _online(self) -> list[LogDir]:
@@ -490,6 +494,7 @@ class LogManager:
     def _take_offline(self, path: str) -> None:
         log_dir = self._log_dirs[path]
         log_dir.sound = False
+        self._lost += log_dir.logs.values()
         for key in log_dir.logs:
             self._logs.pop(key, None)
             self.offline_partitions[key] = self.offline_dirs[path]
