@@ -437,6 +437,33 @@ async def test_threads_sync_where_the_kernel_does_not(has_descriptor: bool) -> N
     await closed(pool)
 
 
+@pytest.mark.parametrize("started", [0, 1])
+async def test_where_no_more_threads_can_be_started_all_is_synced(
+    started: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the one that there is, or by the loop."""
+    start, left = threading.Thread.start, [None] * started
+
+    def start_few(thread: threading.Thread) -> None:
+        if thread.name.startswith("sync-few"):
+            if not left:
+                raise RuntimeError("can't start new thread")
+            left.pop()
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_few)
+    pool = pool_of("few", no_kernel)
+    waiter = Waiter(pool)
+    sheets = [Sheet(None) for _ in range(5)]
+    for sheet in sheets:
+        waiter.submit(sheet)
+    await waiter.all_told()
+    waiter.submit(*sheets[:2])
+    await closed(pool)
+    assert waiter.errors == [None] * 7
+    assert [sheet.synced_here for sheet in sheets] == [2, 2, 1, 1, 1]
+
+
 async def test_one_that_raises_keeps_nobody_else_waiting(descriptor: int) -> None:
     loop = asyncio.get_running_loop()
     told: list[dict[str, object]] = []

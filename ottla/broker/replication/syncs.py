@@ -18,6 +18,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
+from contextlib import suppress
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
@@ -124,6 +125,8 @@ class SyncPool(Generic[T]):
             self._loop.remove_reader(self._kernel.fileno())
             self._kernel.close()
             self._kernel = None
+        while not self._threads and self._running:
+            await asyncio.sleep(0)  # what the loop does itself
         for _ in self._threads:
             self._work.put(None)
         for thread in self._threads:
@@ -197,26 +200,40 @@ class SyncPool(Generic[T]):
 
     def _hand_over(self, work: Work, done: Done) -> None:
         self._running += 1
+        self._work.put((work, done))
         if len(self._threads) < min(self._running, SYNC_THREADS):
             thread = threading.Thread(
                 target=self._run, name=f"sync-{self._name}-{len(self._threads)}", daemon=True
             )
-            self._threads.append(thread)
-            thread.start()
-        self._work.put((work, done))
+            try:
+                thread.start()
+            except RuntimeError:  # this process may have no more of them: who there is does it
+                if not self._threads:
+                    self._loop.call_soon(self._do_next)
+            else:
+                self._threads.append(thread)
 
     def _run(self) -> None:
         while (job := self._work.get()) is not None:
-            work, done = job
-            error: OSError | None = None
-            try:
-                work()
-            except OSError as failed:
-                error = failed
-            except BaseException as broken:
-                self._report(done, broken)  # or who waits for this sync would wait for good
-                raise
-            self._report(done, error)
+            self._do(*job)
+
+    def _do_next(self) -> None:
+        """What no thread has taken meanwhile. The loop waits for the disk, which loses nothing."""
+        with suppress(queue.Empty):
+            job = self._work.get_nowait()
+            assert job is not None, "closed"
+            self._do(*job)
+
+    def _do(self, work: Work, done: Done) -> None:
+        error: OSError | None = None
+        try:
+            work()
+        except OSError as failed:
+            error = failed
+        except BaseException as broken:
+            self._report(done, broken)  # or who waits for this sync would wait for good
+            raise
+        self._report(done, error)
 
     def _report(self, done: Done, error: BaseException | None) -> None:
         self._ended.append((done, error))
