@@ -17,7 +17,7 @@ from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
 from ottla.protocol.records.batch import BatchHeader, check_crc, iterate_headers
 from ottla.protocol.records.builder import build_batch
-from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.codecs import Codec
 from ottla.protocol.records.record import Record
 from ottla.testing.embedded import BrokerThread
 from tests.corpus.house import House, opened

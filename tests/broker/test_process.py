@@ -100,6 +100,22 @@ def test_who_was_started_by_nohup_goes_on(tmp_path: Path) -> None:
             assert client.receive_produced().error == 0
 
 
+def test_a_service_loads_nothing_that_it_may_never_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Libraries that draw tracebacks and that compress are a sixth of an idle broker's start."""
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
+    server = Ottla(tmp_path / "broker")
+    with ExitStack() as held:
+        held.callback(server.close)
+        server.start()
+        printed = server.output.read_text(encoding="utf-8")
+
+    loaded = set(re.findall(r"^import time:.*\| +([a-z0-9_.]+)$", printed, re.MULTILINE))
+    assert {"structlog", "pydantic", "asyncio"} <= loaded
+    assert loaded & {"rich.console", "pygments", "cramjam"} == set()
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="no /proc/loadavg")
 def test_a_service_rests_where_many_wait_for_the_processors(tmp_path: Path) -> None:
     """A broker in somebody else's process has no such figures."""

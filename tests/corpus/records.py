@@ -27,7 +27,7 @@ from ottla.protocol.records.batch import (
     read_header,
 )
 from ottla.protocol.records.builder import assemble, build_batch, encode_record
-from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.codecs import Codec
 from ottla.protocol.records.record import Record
 from tests.corpus.shapes import batch, corrupted, legacy, relabelled, with_block
 from tests.records import bombs

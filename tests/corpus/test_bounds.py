@@ -20,7 +20,7 @@ from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.protocol.messages.offsets import ListOffsetsRequest
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
 from ottla.protocol.records.builder import build_batch
-from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.codecs import Codec
 from ottla.protocol.records.recompress import recompress
 from ottla.protocol.records.record import Record
 from ottla.protocol.schema import Message

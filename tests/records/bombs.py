@@ -7,7 +7,7 @@ import zlib
 
 import cramjam
 
-from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.codecs import Codec
 
 _XERIAL = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
 _ZSTD_MAGIC = struct.pack("<I", 0xFD2FB528)

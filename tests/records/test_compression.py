@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records import compression
 from ottla.protocol.records.batch import check_crc
-from ottla.protocol.records.compression import Codec, compress, decompress, decompress_into_map
+from ottla.protocol.records.codecs import Codec
+from ottla.protocol.records.compression import compress, decompress, decompress_into_map
 from ottla.protocol.records.record import Record, iterate_records
 from tests.records import bombs
 

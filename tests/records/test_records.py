@@ -28,8 +28,8 @@ from ottla.protocol.records.batch import (
     write_crc,
 )
 from ottla.protocol.records.builder import assemble, build_batch, encode_record
+from ottla.protocol.records.codecs import Codec
 from ottla.protocol.records.columns import inspect_records, read_columns
-from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.control import read_control_batch, read_marker
 from ottla.protocol.records.recompress import recompress
 from ottla.protocol.records.record import Record, iterate_records

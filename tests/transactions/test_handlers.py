@@ -19,7 +19,7 @@ from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.messages.groups import OffsetCommitRequest
 from ottla.protocol.messages.producer_ids import InitProducerIdRequest
 from ottla.protocol.messages.topics import DeleteTopicsRequest
-from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.codecs import Codec
 from tests.coordinator.asking import ask
 from tests.transactions.steady import (
     CONSUMER_OFFSETS,

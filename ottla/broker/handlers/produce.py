@@ -19,7 +19,7 @@ from ottla.broker.handlers.transactional import Admission
 from ottla.broker.replication.replicas import Partition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
-from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.codecs import Codec
 
 PartResponse = ProduceResponse.PartitionProduceResponse
 TopicResponse = ProduceResponse.TopicProduceResponse

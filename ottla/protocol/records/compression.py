@@ -19,23 +19,12 @@ import mmap
 import struct
 import zlib
 from collections.abc import Callable, Iterator
-from enum import IntEnum
 
 import cramjam
 
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records.codecs import Codec
 from ottla.protocol.records.crc import Buffer
-
-
-class Codec(IntEnum):
-    """The codec bits of a batch's attributes."""
-
-    NONE = 0
-    GZIP = 1
-    SNAPPY = 2
-    LZ4 = 3
-    ZSTD = 4
-
 
 # Kafka's limits of compression.gzip.level, compression.lz4.level and compression.zstd.level.
 GZIP_LEVELS = range(1, 10)

@@ -29,7 +29,8 @@ from ottla.protocol.records.batch import (
     NO_TIMESTAMP,
     TIMESTAMP_TYPE,
 )
-from ottla.protocol.records.compression import Codec, decompress
+from ottla.protocol.records.codecs import Codec
+from ottla.protocol.records.compression import decompress
 from ottla.protocol.records.crc import Buffer, crc32_ieee
 from ottla.protocol.records.record import RECORDS_SIZE_MAX, Record
 

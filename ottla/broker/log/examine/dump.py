@@ -24,7 +24,7 @@ from ottla.broker.log.waypoints import parse_waypoint
 from ottla.broker.ports import Disk
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.batch import read_header
-from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.codecs import Codec
 from ottla.protocol.wire import uuid_text
 
 Progress = Callable[[int], None]
