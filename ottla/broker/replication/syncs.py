@@ -200,7 +200,6 @@ class SyncPool(Generic[T]):
 
     def _hand_over(self, work: Work, done: Done) -> None:
         self._running += 1
-        self._work.put((work, done))
         if len(self._threads) < min(self._running, SYNC_THREADS):
             thread = threading.Thread(
                 target=self._run, name=f"sync-{self._name}-{len(self._threads)}", daemon=True
@@ -212,6 +211,7 @@ class SyncPool(Generic[T]):
                     self._loop.call_soon(self._do_next)
             else:
                 self._threads.append(thread)
+        self._work.put((work, done))
 
     def _run(self) -> None:
         while (job := self._work.get()) is not None:
