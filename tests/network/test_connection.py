@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import socket
 import struct
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from typing import Any, cast
 
 import pytest
@@ -308,6 +310,23 @@ async def test_a_frame_may_come_byte_by_byte_and_many_in_one_segment() -> None:
             await asyncio.sleep(0)
         assert await raw.correlation_id() == 77
         raw.close()
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_who_connects_as_the_server_stops_is_closed(
+    turns: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    with ExitStack() as held:
+        async with serving({}) as served:
+            raw = await served.connect()
+            late = held.enter_context(socket.create_connection(("127.0.0.1", served.port)))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            raw.close()
+        late.settimeout(10)
+        with suppress(ConnectionError):
+            assert late.recv(1) == b""
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
 
 
 async def test_a_handler_that_awaits_keeps_its_place() -> None:

@@ -72,12 +72,17 @@ class Listening:
     def close(self) -> None:
         """Accepts no more; may be repeated."""
         for server in self._servers:
-            server.close()
+            for listening in server.sockets:
+                self._loop.remove_reader(listening.fileno())
+            # A turn later: whom the standard loop has accepted in this one would find the server
+            # closed, which is an AssertionError of asyncio's and a socket that nobody closes.
+            self._loop.call_soon(server.close)
         for _, sock in self._sockets:
             sock.close()
         self._sockets.clear()
 
     async def wait_closed(self) -> None:
+        await asyncio.sleep(0)  # behind what `close` has put off
         for server in self._servers:
             await server.wait_closed()
 
