@@ -246,8 +246,8 @@ class Broker:
             metadata_dir=config.metadata_dir,
         )
         logs.post_error = self._loop.call_soon_threadsafe
-        logs.faults.on_offline(self._dir_offline)
-        logs.faults.on_lost(self.fail)
+        logs.faults.on_offline(partial(self._on_loop, self._dir_offline))
+        logs.faults.on_lost(partial(self._on_loop, self.fail))
         return logs
 
     def _make_quorum(self) -> Quorum:

@@ -135,7 +135,7 @@ class PosixFile:
         self._closing = True
         if self._pins == 0 and self._fd >= 0:
             fd, self._fd = self._fd, -1
-            os.close(fd)
+            _close(fd)
 
     def pin(self) -> None:
         self._pins += 1
@@ -145,6 +145,16 @@ class PosixFile:
         self._pins -= 1
         if self._closing:
             self.close()
+
+
+def _close(fd: int) -> None:
+    """The descriptor is given back, whatever a network file system says of it: what is on disk is
+    judged by syncs."""
+    try:
+        os.close(fd)
+    except OSError as error:
+        if error.errno == errno.EBADF:
+            raise
 
 
 class PosixDisk:

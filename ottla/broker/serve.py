@@ -11,8 +11,7 @@ import socket
 import sys
 from collections.abc import Sequence
 from functools import partial
-from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 import click
 
@@ -140,9 +139,8 @@ def _run(loaded: Loaded) -> int:
 
 
 async def _serve(loaded: Loaded) -> int:
-    _load_structlog_alone()
     config = loaded.config
-    events = open_log(config.ottla_log_level, config.ottla_log_format)
+    events = open_log(config.ottla_log_level, config.ottla_log_format, is_ours=True)
     broker = Broker(config, events=events)
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(partial(_callback_failed, broker, events))
@@ -166,18 +164,6 @@ async def _serve(loaded: Loaded) -> int:
     await broker.stop()
     events.info("broker_stopped")
     return 0
-
-
-def _load_structlog_alone() -> None:
-    """structlog loads rich if it is there, for tracebacks as `logs.py` has none: a tenth of a start
-    and of an idle broker's memory. Only here, where the process is ours."""
-    if "rich" in sys.modules:
-        return
-    sys.modules["rich"] = cast(ModuleType, None)  # as Python marks what cannot be imported
-    try:
-        import structlog  # noqa: F401
-    finally:
-        del sys.modules["rich"]
 
 
 def _callback_failed(

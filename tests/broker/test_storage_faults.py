@@ -6,7 +6,7 @@ import asyncio
 import errno
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -31,7 +31,10 @@ def _open_below(root: Path) -> list[str]:
     """Which files there this process has open; none where the system does not tell."""
     if not DESCRIPTORS.exists():
         return []
-    names = [os.readlink(one) for one in DESCRIPTORS.iterdir() if one.is_symlink()]
+    names = []
+    for one in DESCRIPTORS.iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            names.append(os.readlink(one))
     return [name for name in names if name.startswith(f"{root}/")]
 
 

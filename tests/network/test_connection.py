@@ -312,10 +312,9 @@ async def test_a_frame_may_come_byte_by_byte_and_many_in_one_segment() -> None:
         raw.close()
 
 
-@pytest.mark.parametrize("turns", range(5))
-async def test_who_connects_as_the_server_stops_is_closed(
-    turns: int, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.mark.parametrize("turns", range(4))
+async def test_who_connects_as_the_server_stops_is_closed(turns: int) -> None:
+    """On the standard loop it is accepted in the turn of the stop with 2, before it with 3."""
     with ExitStack() as held:
         async with serving({}) as served:
             raw = await served.connect()
@@ -323,10 +322,10 @@ async def test_who_connects_as_the_server_stops_is_closed(
             for _ in range(turns):
                 await asyncio.sleep(0)
             raw.close()
-        late.settimeout(10)
+        late.setblocking(False)
         with suppress(ConnectionError):
-            assert late.recv(1) == b""
-    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
+            received = asyncio.get_running_loop().sock_recv(late, 1)
+            assert await asyncio.wait_for(received, 10) == b""
 
 
 async def test_a_handler_that_awaits_keeps_its_place() -> None:

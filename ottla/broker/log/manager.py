@@ -104,7 +104,8 @@ class LogManager:
         self.recovery_threads = recovery_threads
         self._log_dirs = {path: LogDir(disk, path) for path in self.dirs}
         self._logs: dict[TopicPartition, Log] = {}
-        self._lost: list[Log] = []  # with their dirs; workers may be at them until the end
+        # Out of service, and where they were: workers may be at them, so the end closes them.
+        self._left: list[Log] = []
         self.deletions = Deletions(
             disk,
             clock=clock,
@@ -311,7 +312,7 @@ class LogManager:
             self.faults.failed(path, call, error)
         for gone in work.departures:
             if gone.log_dir in self.offline_dirs or not gone.log.home.moved:
-                self._lost.append(gone.log)  # the next start finds it
+                self.leave(gone.log)
                 continue
             if gone.kind is Kind.DELETED:
                 self.deletions.add(gone.log_dir, gone.new_path, gone.log)
@@ -331,6 +332,10 @@ class LogManager:
             self._logs[one.key] = log_dir.logs[one.key] = one.log
             made.append(one.log)
         return made
+
+    def leave(self, log: Log) -> None:
+        """One that is out of service, and stays where the next start finds it."""
+        self._left.append(log)
 
     def assign_topic_id(self, log: Log, topic_id: bytes) -> None:
         """Gives an id to a log whose partition.metadata was lost before it held anything."""
@@ -444,10 +449,10 @@ class LogManager:
         """Gives the dirs back as a crash would: nothing is synced, nothing is marked clean."""
         self.scrubber.close()
         self.deletions.close()
-        for log in (*self._logs.values(), *self._lost):
+        for log in (*self._logs.values(), *self._left):
             log.close(clean=False)
         self._logs.clear()
-        self._lost.clear()
+        self._left.clear()
         self.unlock()
 
     def _online(self) -> list[LogDir]:
@@ -494,7 +499,7 @@ class LogManager:
     def _take_offline(self, path: str) -> None:
         log_dir = self._log_dirs[path]
         log_dir.sound = False
-        self._lost += log_dir.logs.values()
+        self._left += log_dir.logs.values()
         for key in log_dir.logs:
             self._logs.pop(key, None)
             self.offline_partitions[key] = self.offline_dirs[path]

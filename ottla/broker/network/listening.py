@@ -18,6 +18,7 @@ from functools import partial
 from ipaddress import ip_address
 from typing import NamedTuple
 
+from ottla.broker.servers import close_server
 from ottla.config.types import Listener
 
 LOOPBACK_CONGESTION = b"reno"
@@ -72,17 +73,13 @@ class Listening:
     def close(self) -> None:
         """Accepts no more; may be repeated."""
         for server in self._servers:
-            for listening in server.sockets:
-                self._loop.remove_reader(listening.fileno())
-            # A turn later: whom the standard loop has accepted in this one would find the server
-            # closed, which is an AssertionError of asyncio's and a socket that nobody closes.
-            self._loop.call_soon(server.close)
+            close_server(server)
         for _, sock in self._sockets:
             sock.close()
         self._sockets.clear()
 
     async def wait_closed(self) -> None:
-        await asyncio.sleep(0)  # behind what `close` has put off
+        await asyncio.sleep(0)  # `close` takes a turn
         for server in self._servers:
             await server.wait_closed()
 

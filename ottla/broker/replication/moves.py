@@ -163,6 +163,8 @@ class ReplicaMoves:
                 await self._on_moved()
             elif move.key not in self._logs.offline_partitions:
                 await self._remove(move)  # it has failed, was given up, or its topic is gone
+            else:
+                await self._leave(move)
 
     async def close(self) -> None:
         """Waits for what is under way, and closes the copies; a later start goes on with them."""
@@ -328,6 +330,7 @@ class ReplicaMoves:
             await self._work(partial(set_log_aside, self._logs.disk, old, path))
         except OSError as error:
             self._logs.faults.failed(log_dir, Call.SYNC, error)
+            self._logs.leave(old)
         else:
             self._logs.deletions.add(log_dir, path, old)
 
@@ -366,14 +369,20 @@ class ReplicaMoves:
         self._forget(move)
         copy = move.copy
         if copy.log_dir in self._logs.offline_dirs:
+            await self._leave(move)
             return
         path = f"{copy.log_dir}/{aside_name(*move.key, Kind.DELETED, self._rng)}"
         try:
             await self._work(partial(copy.set_aside, path))
         except OSError as error:
             self._logs.faults.failed(copy.log_dir, Call.WRITE, error)
+            await self._leave(move)
         else:
             self._logs.deletions.add(copy.log_dir, path, None)
+
+    async def _leave(self, move: Move) -> None:
+        """The next start finds the files of a move that came to nothing."""
+        await self._work(partial(move.copy.close, clean=False))
 
     async def _work(self, work: Callable[[], T]) -> T:
         """In a worker, to its end, whoever waits for it: `close` waits for all of them."""

@@ -206,7 +206,7 @@ class SyncPool(Generic[T]):
             )
             try:
                 thread.start()
-            except RuntimeError:  # this process may have no more of them: who there is does it
+            except (RuntimeError, MemoryError):  # there are no more: those that there are do it
                 if not self._threads:
                     self._loop.call_soon(self._do_next)
             else:
@@ -221,8 +221,10 @@ class SyncPool(Generic[T]):
         """What no thread has taken meanwhile. The loop waits for the disk, which loses nothing."""
         with suppress(queue.Empty):
             job = self._work.get_nowait()
-            assert job is not None, "closed"
-            self._do(*job)
+            if job is None:
+                self._work.put(None)  # a thread is to end by it
+            else:
+                self._do(*job)
 
     def _do(self, work: Work, done: Done) -> None:
         error: OSError | None = None

@@ -21,6 +21,7 @@ from ipaddress import ip_address
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs
 
+from ottla.broker.servers import close_server
 from ottla.broker.telemetry.metrics import PAUSE
 
 REQUEST_BYTES_MAX = 8192
@@ -102,6 +103,7 @@ class TelemetryServer:
         self._request_seconds = request_seconds
         self._ready_seconds = ready_seconds
         self._server: asyncio.Server | None = None
+        self._stopping = False
         self._tasks: dict[asyncio.Task[None], None] = {}
 
     async def bind(self, host: str, port: int) -> int:
@@ -136,18 +138,20 @@ class TelemetryServer:
     async def stop(self) -> None:
         """Closes the socket and every connection."""
         if self._server is not None:
-            self._server.close()
+            close_server(self._server)
+            self._stopping = True
             tasks = list(self._tasks)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.sleep(0)  # the close takes a turn
             await self._server.wait_closed()
             self._server = None
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        if len(self._tasks) >= CONNECTIONS_MAX:
+        if self._stopping or len(self._tasks) >= CONNECTIONS_MAX:
             writer.transport.abort()
             return
         self._tasks[task] = None

@@ -10,21 +10,27 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, MutableMapping
-from typing import Any, TextIO
+from types import ModuleType
+from typing import Any, TextIO, cast
 
 _encode_json = json.JSONEncoder(default=repr).encode
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
 def open_log(
-    level: str = "info", form: str = "auto", stream: TextIO | None = None
+    level: str = "info",
+    form: str = "auto",
+    stream: TextIO | None = None,
+    *,
+    is_ours: bool = False,
 ) -> StructuredLog:
-    """A log that satisfies ports.Events; `form` is console, json or auto (by the stream)."""
+    """A log that satisfies ports.Events; `form` is console, json or auto (by the stream). In a
+    process that `is_ours` structlog may be loaded as nobody else would want it."""
     assert level in LEVELS, level
     assert form in ("auto", "console", "json"), form
     target = sys.stderr if stream is None else stream
     console = target.isatty() if form == "auto" else form == "console"
-    return StructuredLog(_Output(target, console=console), LEVELS[level], {})
+    return StructuredLog(_Output(target, console=console, is_ours=is_ours), LEVELS[level], {})
 
 
 def quiet_logger() -> StructuredLog:
@@ -74,10 +80,11 @@ class StructuredLog:
 class _Output:
     """One stream and the structlog logger that writes to it, made for the first line."""
 
-    __slots__ = ("_console", "_logger", "_stream", "lost")
+    __slots__ = ("_console", "_is_ours", "_logger", "_stream", "lost")
 
-    def __init__(self, stream: TextIO, *, console: bool) -> None:
+    def __init__(self, stream: TextIO, *, console: bool, is_ours: bool) -> None:
         self._stream = stream
+        self._is_ours = is_ours
         self._console = console
         self._logger: Any = None
         self.lost = 0
@@ -99,6 +106,8 @@ class _Output:
     debug = info = warning = error = msg
 
     def _make_logger(self) -> Any:
+        if self._is_ours:
+            _load_structlog_alone()
         import structlog
 
         if self._console:
@@ -119,6 +128,18 @@ class _Output:
             wrapper_class=structlog.make_filtering_bound_logger(0),
             context_class=dict,
         ).bind()
+
+
+def _load_structlog_alone() -> None:
+    """structlog loads rich if it is there, for tracebacks that we do not draw: a tenth of a start,
+    and 3 MB."""
+    if "rich" in sys.modules:
+        return
+    sys.modules["rich"] = cast(ModuleType, None)  # as Python marks what cannot be imported
+    try:
+        import structlog  # noqa: F401
+    finally:
+        del sys.modules["rich"]
 
 
 def _make_printable(
