@@ -172,10 +172,7 @@ class ReplicaMoves:
             await asyncio.gather(self._exchanging, return_exceptions=True)
         await asyncio.gather(*self._working, return_exceptions=True)
         for move in self._moves.values():
-            try:
-                await self._work(move.copy.close)
-            except OSError as error:
-                self._logs.faults.failed(move.copy.log_dir, Call.WRITE, error)
+            await self._leave(move)
 
     # one move
 
@@ -381,8 +378,14 @@ class ReplicaMoves:
             self._logs.deletions.add(copy.log_dir, path, None)
 
     async def _leave(self, move: Move) -> None:
-        """The next start finds the files of a move that came to nothing."""
-        await self._work(partial(move.copy.close, clean=False))
+        """Closes a copy whose files the next start finds: cleanly, for its dir may be marked so."""
+        copy = move.copy
+        if copy.log_dir not in self._logs.offline_dirs:
+            try:
+                await self._work(copy.close)
+            except OSError as error:
+                self._logs.faults.failed(copy.log_dir, Call.WRITE, error)
+        await self._work(partial(copy.close, clean=False))  # nothing, if it is closed
 
     async def _work(self, work: Callable[[], T]) -> T:
         """In a worker, to its end, whoever waits for it: `close` waits for all of them."""
