@@ -12,7 +12,7 @@ import pytest
 from ottla.broker.log.directories import METADATA_TOPIC, Kind, parse_name
 from ottla.broker.log.log import UPPER_LOG_END, Log
 from ottla.broker.log.manager import LogManager
-from ottla.broker.log.moving import GENERATION_FILE, read_generation, write_generation
+from ottla.broker.log.moving import GENERATION_FILE, FutureCopy, read_generation, write_generation
 from ottla.broker.replication.moves import ReplicaMoves
 from ottla.broker.replication.replicas import Partition
 from ottla.config.types import LogConfig
@@ -406,7 +406,18 @@ async def from_the_other_dir(mover: Movers) -> None:
 
 
 @pytest.mark.parametrize("work", ["prepare", "expect", "complete", "take_name"])
-async def test_the_dir_of_the_log_fails_during_the_exchange(work: str) -> None:
+async def test_the_dir_of_the_log_fails_during_the_exchange(
+    work: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The dir of the copy is sound, and a stop marks it clean: so is the end of the copy."""
+    closed: list[bool] = []
+    close = FutureCopy.close
+
+    def noted(copy: FutureCopy, *, clean: bool = True) -> None:
+        if copy.log is not None:
+            closed.append(clean)
+        close(copy, clean=clean)
+
     async with House(TWO_DIRS) as house:
         mover = await movers(house)
         await from_the_other_dir(mover)
@@ -418,10 +429,12 @@ async def test_the_dir_of_the_log_fails_during_the_exchange(work: str) -> None:
             logs.faults.failed(OTHER_DIR, *_sync_error())
 
         mover.behind = (work, fail)
+        monkeypatch.setattr(FutureCopy, "close", noted)
         await mover.moves.run()
 
         assert not logs._log_dirs[DATA_DIR].coming
         if work in ("prepare", "expect"):
+            assert closed == [True]
             assert house.rooms.replicas.get(*T) is None
             assert T in logs.offline_partitions
         else:
