@@ -6,7 +6,8 @@
 Members own partitions one by one: they give some up, report it, and take up others. Topics grow,
 and members subscribe by names or by a pattern. To the invariants:
   G1  whoever takes up a partition takes it up when no other member has it;
-  G5  a full heartbeat that is sent again, because its answer was lost, is answered alike.
+  G5  a full heartbeat that is sent again, because its answer was lost, is answered alike: one
+      such answer, for a member that has missed two steps is fenced, as with Kafka.
 """
 
 from __future__ import annotations
@@ -16,7 +17,11 @@ from typing import Any
 
 import click
 
-from ottla.broker.coordinator.group.consumer import ConsumerGroup, ConsumerState
+from ottla.broker.coordinator.group.consumer import (
+    ConsumerGroup,
+    ConsumerMember,
+    ConsumerState,
+)
 from ottla.broker.coordinator.group.settings import GroupSettings, Intervals, ModernSettings
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import groups
@@ -64,6 +69,8 @@ class Consumer(Member):
     busy_until_ms: int = 0
     is_sure: bool = False
     """Whether the coordinator knows what it has; else the next heartbeat says everything."""
+    is_behind: bool = False
+    """Whether it had already missed an answer when it last sent a heartbeat."""
     incarnation: int = 0
 
     def reset(self) -> None:
@@ -196,6 +203,8 @@ class ConsumerWorld(World):
                 request.subscribed_topic_regex = PATTERN if member.topics == TOPICS else "t"
         request.topic_partitions = self._reported(member)
         member.is_sure = True
+        known = self._known(member)
+        member.is_behind = known is not None and known.epoch != request.member_epoch
         self._ask(member, request, 1)
 
     def _reported(self, member: Consumer) -> list[ConsumerGroupHeartbeatRequest.TopicPartitions]:
@@ -227,8 +236,7 @@ class ConsumerWorld(World):
             assert after.offset >= before.offset, f"G2: {member.name} has gone back at {place}"
 
     def _may_commit(self, member: Consumer, place: Place) -> bool:
-        group = self.lone.shard.groups.get(GROUP)
-        known = group.members.get(member.member_id) if isinstance(group, ConsumerGroup) else None
+        known = self._known(member)
         if known is None or member.generation > known.epoch:
             return False
         if member.generation == known.epoch:
@@ -239,9 +247,13 @@ class ConsumerWorld(World):
             for owned in (known.assigned, known.revoking)
         )
 
-    def _is_member(self, member: Member) -> bool:
+    def _known(self, member: Member) -> ConsumerMember | None:
+        """What the coordinator knows of it."""
         group = self.lone.shard.groups.get(GROUP)
-        return isinstance(group, ConsumerGroup) and member.member_id in group.members
+        return group.members.get(member.member_id) if isinstance(group, ConsumerGroup) else None
+
+    def _is_member(self, member: Member) -> bool:
+        return self._known(member) is not None
 
     # answers
 
@@ -250,7 +262,9 @@ class ConsumerWorld(World):
         super().mail(mail, response)
         was_lost = connection == mail.connection and mail.member.connection != connection
         if was_lost and isinstance(response, ConsumerGroupHeartbeatResponse):
-            self._ask_again(mail.request, response)
+            assert isinstance(mail.member, Consumer)
+            if not mail.member.is_behind:
+                self._ask_again(mail.request, response)
 
     def _ask_again(
         self, request: ConsumerGroupHeartbeatRequest, lost: ConsumerGroupHeartbeatResponse
