@@ -16,7 +16,7 @@ from ottla.protocol.records.batch import HEADER_SIZE, stamp
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.record import Record
 from ottla.testing.disk import TOTAL_BYTES
-from tests.log.log_model import CLOCK, PRODUCERS, LogModel
+from tests.log.log_model import CLOCK, NO_ZERO_AT_THE_END, PRODUCERS, LogModel
 from tests.log.logs import DIRECTORY, read_all
 
 # Operations that a life may do without, so that what they hide is seen: each is kept or not.
@@ -50,8 +50,9 @@ class FaultyModel(LogModel):
         made: list[tuple[int, bytearray, int]] = []
         for _ in range(self.rng.randrange(1, 6)):
             count = self.rng.choice((1, 2, 3))
+            value = bytes(self.rng.randrange(40))
             batch = build_batch(
-                [Record(0, self._tick(), b"k", bytes(self.rng.randrange(40)))] * count,
+                [Record(0, self._tick(), b"k", value, NO_ZERO_AT_THE_END)] * count,
                 producer_id=producer_id,
                 producer_epoch=0 if producer_id >= 0 else -1,
                 base_sequence=sequence,
