@@ -71,7 +71,7 @@ from ottla.broker.replication.moves import ReplicaMoves
 from ottla.broker.replication.publishing import Publisher
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.scheduler import Scheduler
-from ottla.broker.share.partitions import MemberListener, SharePartitions
+from ottla.broker.share.partitions import SharePartitions
 from ottla.broker.telemetry.http import Pages, TelemetryServer, not_served
 from ottla.broker.time_lookups import TimeLookups
 from ottla.config.broker import BrokerConfig
@@ -341,7 +341,6 @@ class Broker:
             replicas=self.replicas,
             workers=self._workers,
             spawn=self._spawn,
-            share_listener=MemberListener(lambda: self.rooms.shares),
         )
 
     def _make_share_state(self, groups: GroupCoordinator) -> ShareCoordinator:

@@ -54,7 +54,7 @@ from ottla.broker.replication.fetch_session import FetchSessions
 from ottla.broker.replication.moves import ReplicaMoves
 from ottla.broker.replication.publishing import Publisher
 from ottla.broker.replication.replicas import Replicas
-from ottla.broker.share.partitions import MemberListener, SharePartitions
+from ottla.broker.share.partitions import SharePartitions
 from ottla.broker.time_lookups import TimeLookups
 from ottla.config.broker import BrokerConfig, Layers
 from ottla.config.topic import effective_log_config
@@ -369,7 +369,6 @@ class House:
             replicas=replicas,
             workers=self._workers,
             spawn=self._spawn,
-            share_listener=MemberListener(lambda: self.rooms.shares),
         )
         share_state = make_share_coordinator(
             config=lambda: self.rooms.config,

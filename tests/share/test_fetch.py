@@ -402,7 +402,7 @@ async def test_a_fetch_that_is_sent_away_takes_nothing_along(house: House) -> No
     both = {"partitions": (0, 1), "min_bytes": 1_000_000, "wait_ms": 60_000}
     waiting = asyncio.ensure_future(a.fetch(**both))
     await asyncio.sleep(0)
-    house.rooms.shares.drop_group(GROUP, "its group has no members")
+    house.rooms.shares.drop_group(GROUP, "its group has no sessions")
 
     answer = await waiting
     again = await b.fetch(partitions=(0, 1))
@@ -416,7 +416,7 @@ async def test_a_fetch_that_waits_gets_nothing_once_its_session_has_ended(house:
     a, b = Member(house, "a"), Member(house, "b")
     waiting = asyncio.ensure_future(a.fetch(wait_ms=60_000))
     await asyncio.sleep(0)
-    house.rooms.shares.end_session(GROUP, "a", "the member was silent for too long")
+    house.rooms.shares.end_session(GROUP, "a", "its connection was closed")
     await produce(house, 2)
 
     assert acquired_of(await waiting) == []

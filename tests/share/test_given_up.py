@@ -105,7 +105,7 @@ async def test_what_members_released_too_often_and_what_they_held_when_they_went
     assert await a.acquire(records=1, exactly=True) == [(1, 1, 2)]
     await a.acknowledge((1, 1, [REJECT]))
     assert await a.acquire(records=1, exactly=True) == [(2, 2, 2)]
-    house.rooms.shares.end_session(GROUP, "a", "the member left")
+    house.rooms.shares.end_session(GROUP, "a", "the member closed it")
     async with asyncio.timeout(5):
         while len(_given_up(house)) < 2:
             timers.advance(TELL_EVERY_S)
@@ -148,7 +148,7 @@ async def test_what_was_not_told_yet_is_told_when_it_is_delivered_no_more(
     await a.acquire()
     await a.acknowledge((0, 3, [RELEASE]))
     await _release_each(a, 0, 1, 2)
-    house.rooms.shares.drop_group(GROUP, "its group has no members")
+    house.rooms.shares.drop_group(GROUP, "its group has no sessions")
     assert _spans(house) == [(0, 0, 1), (1, 2, 2)]
 
     timers.advance(TELL_EVERY_S)

@@ -133,7 +133,9 @@ async def test_two_members_have_a_part_each_and_three_share(house: House) -> Non
     assert sorted(one.member_id for one in members) == ["a", "b", "c"]
 
 
-async def test_a_member_that_leaves_is_gone_and_its_records_come_back(house: House) -> None:
+async def test_a_member_that_left_may_still_say_what_became_of_its_records(house: House) -> None:
+    """A client closes its session with the leader and leaves with the coordinator, in any order;
+    what it says with the former counts, as with Kafka."""
     a = Beating(house, "a")
     b = Beating(house, "b")
     await a.beat()
@@ -144,28 +146,35 @@ async def test_a_member_that_leaves_is_gone_and_its_records_come_back(house: Hou
     await other.fetch()
     await reader.fetch()
     await house.append(TOPIC, 0, [b"3"])
-    assert await reader.acquire() == [(2, 2, 1)]
+    await house.append(TOPIC, 0, [b"4"])
+    assert await reader.acquire() == [(2, 3, 1)]
     answer = await a.beat(member_epoch=-1)
-
     assert (answer.error_code, answer.member_epoch) == (0, -1)
-    assert await other.acquire(wait_ms=60_000) == [(2, 2, 2)]
+    assert await other.acquire() == []
+    assert (await reader.acknowledge((2, 2, [ACCEPT]), epoch=-1)).error_code == 0
+
+    assert await other.acquire(wait_ms=60_000) == [(3, 3, 2)]
     assert await b.assigned() == [0, 1]
     unknown = await a.beat(member_epoch=3)
     assert unknown.error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-async def test_a_group_that_is_empty_lets_go_of_its_partitions_with_one_event(house: House) -> None:
-    a = Beating(house, "a")
-    await a.beat()
-    await Member(house, "a").fetch(partitions=(0, 1))
-    await a.beat(member_epoch=-1)
+async def test_the_last_session_of_a_group_lets_go_of_its_partitions_with_one_event(
+    house: House,
+) -> None:
+    a, b = Member(house, "a"), Member(house, "b")
+    await a.fetch(partitions=(0, 1))
+    await b.fetch(partitions=(0, 1))
+    await a.fetch(partitions=(), epoch=-1)
+    assert [len(shares) for _, shares in house.rooms.shares.by_group()] == [2]
+    await b.fetch(partitions=(), epoch=-1)
 
     told = house.rooms.groups.history.told_of(GROUP)
     assert [
         (one["event"], one["reason"], one["partitions"])
         for one in told
         if one["event"].startswith("share_partition")
-    ] == [("share_partitions_dropped", "its group has no members", 2)]
+    ] == [("share_partitions_dropped", "its group has no sessions", 2)]
 
 
 async def test_a_silent_member_is_thrown_out(house: House) -> None:

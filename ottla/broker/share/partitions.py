@@ -1,7 +1,10 @@
 """The share partitions that this broker delivers from, by group, and the sessions of their members.
 
 A share partition is made, and its state read, with the first fetch of its group. It goes when the
-broker leads the partition no more, when its state was fenced, or when its group is empty.
+broker leads the partition no more, when its state was fenced, or with its group's last session.
+
+Sessions know nothing of who is a member of the group: as in Kafka a member that has left it, or was
+silent for too long, may still say what became of its records, until its connection is closed.
 """
 
 from __future__ import annotations
@@ -10,7 +13,6 @@ import asyncio
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
-from ottla.broker.coordinator.group.share_members import Gone
 from ottla.broker.coordinator.history import History
 from ottla.broker.coordinator.outcome import Moment, Told
 from ottla.broker.coordinator.runtime import Spawn
@@ -35,21 +37,6 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 
 TELL_EVERY_S = 1.0
 """So late it is told whose locks have ended: those of many partitions then do together."""
-
-
-class MemberListener:
-    """Hears of members that the group coordinator has let go; `shares` may come later than it."""
-
-    __slots__ = ("_shares",)
-
-    def __init__(self, shares: Callable[[], SharePartitions]) -> None:
-        self._shares = shares
-
-    def complete(self, gone: Gone) -> None:
-        shares = self._shares()
-        shares.end_session(gone.group_id, gone.member_id, f"the member {gone.reason}")
-        if gone.is_last:
-            shares.drop_group(gone.group_id, "its group has no members")
 
 
 class SharePartitions:
@@ -207,6 +194,8 @@ class SharePartitions:
         self.tell("share_session_ended", group_id, reason, member_id=member_id)
         for share in list(self._groups.get(group_id, {}).values()):
             share.release(member_id, "its member's session ended")
+        if not self.sessions.has_any(group_id):
+            self.drop_group(group_id, "its group has no sessions")
 
     def connection_closed(self, connection: Hashable) -> None:
         for session in self.sessions.of_connection(connection):

@@ -11,7 +11,6 @@ from ottla.broker.coordinator.group.settings import LiveSettings
 from ottla.broker.coordinator.group.shard import GroupShard
 from ottla.broker.coordinator.group.topics import ImageTopics
 from ottla.broker.coordinator.history import History
-from ottla.broker.coordinator.outcome import Reply
 from ottla.broker.coordinator.records import GROUP_RECORDS
 from ottla.broker.coordinator.runtime import Coordinator, Spawn
 from ottla.broker.metadata.delta import Delta
@@ -48,7 +47,6 @@ def make_group_coordinator(
     replicas: Replicas,
     workers: Executor,
     spawn: Spawn,
-    share_listener: Reply | None = None,
 ) -> GroupCoordinator:
     """`config` and `image` are asked whenever they matter, for both change."""
     settings = LiveSettings(config)
@@ -72,7 +70,6 @@ def make_group_coordinator(
             topics=topics,
             group_config=group_config,
             rng=rng,
-            share_listener=share_listener,
         ),
         refuse=lambda response, code: refused(response, shown(code)),
         commit_timeout_ms=lambda: config().offsets_commit_timeout_ms,

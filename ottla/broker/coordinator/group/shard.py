@@ -83,12 +83,9 @@ class GroupShard:
         topics: Topics,
         group_config: Callable[[str], Mapping[str, str]],
         rng: Rng,
-        share_listener: Reply | None = None,
     ) -> None:
         self._settings = settings
         self._rng = rng
-        self.share_listener = share_listener
-        """Is told of each member of a share group that goes."""
         self.topics = topics
         self._group_config = group_config
         self.groups: dict[str, Group] = {}

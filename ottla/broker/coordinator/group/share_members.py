@@ -5,23 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import NamedTuple
 
 from ottla.broker.coordinator.group.assignors.simple import assign_simply
 from ottla.broker.coordinator.group.modern import NOTHING, MemberState
 from ottla.broker.coordinator.group.share import Partitions, ShareGroup, ShareMember
 from ottla.broker.coordinator.group.targets import bump_if_due, retarget_if_due
 from ottla.broker.coordinator.group.turn import Timer, TimerKind, Turn
-from ottla.broker.coordinator.outcome import Answer
-
-
-class Gone(NamedTuple):
-    """A member that is one no more: what it holds goes back. `is_last`: the group is empty."""
-
-    group_id: str
-    member_id: str
-    is_last: bool
-    reason: str
 
 
 def advance(
@@ -102,11 +91,10 @@ def note_not_initialized(group: ShareGroup, topic_ids: Collection[bytes]) -> Non
 
 def take_out(turn: Turn, group: ShareGroup, gone: Mapping[str, str]) -> None:
     """Members leave for good, each for its reason."""
-    for member_id, reason in gone.items():
+    for member_id in gone:
         for key in group.member_tombstone_keys(member_id):
             turn.write(key, None)
         turn.cancel_member_timers(group.group_id, member_id)
-        _notify(turn, Gone(group.group_id, member_id, group.is_empty, reason))
     shown = ", ".join(f"{member_id} {reason}" for member_id, reason in gone.items())
     bump_if_due(turn, group, shown)
 
@@ -192,11 +180,3 @@ def _has_unassigned(turn: Turn, group: ShareGroup) -> bool:
 def _assigned(group: ShareGroup, topic_id: bytes) -> frozenset[int]:
     nothing: frozenset[int] = frozenset()
     return nothing.union(*(one.get(topic_id, nothing) for one in group.target_of.values()))
-
-
-def _notify(turn: Turn, gone: Gone) -> None:
-    """Whoever delivers to the member hears of it at once: it is to deliver no more, whatever the
-    log says later."""
-    listener = turn.shard.share_listener
-    if listener is not None:
-        turn.outcome.answers_now.append(Answer(listener, gone))
