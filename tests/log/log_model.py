@@ -110,6 +110,8 @@ class LogModel:
         self.epoch = 0
         self.checkpoint = 0
         self.start_checkpoint = 0
+        # Below it the log's files may have lost batches in a crash.
+        self.sound_from = 0
         self.sequences: dict[int, int] = {}
         self.open: dict[int, int] = {}
         self.timestamp = NOW
@@ -262,14 +264,17 @@ class LogModel:
             assert end == (self.batches[-1].last_offset + 1 if self.batches else end)
         assert self.log.durable_end == end
         assert self.start_checkpoint <= self.log.log_start_offset
-        if self.log.log_start_offset > self.start:
-            # Nothing was durable, not even the name of the first segment. Snapshots may tell of
-            # producers what no batch can confirm, so the model cannot follow.
+        if self.log.log_start_offset > self.start or durable_end < first:
+            # Nothing was durable, not even the name of the first segment, or what was deleted was
+            # not: of its producers a snapshot may know, or not, so the model cannot follow.
             assert durable_end <= self.start
             self._begin_anew()
             return
         self.start = self.log.log_start_offset
-        self.batches = [one for one in self.written if one.base_offset >= first]
+        if durable_end < self.start:
+            self.sound_from = self.start
+        low = max(first, self.sound_from)
+        self.batches = [one for one in self.written if one.last_offset >= low]
         self._cut(end)
         self.log.set_high_watermark(self.log.visible_end)
         self.crashes += 1

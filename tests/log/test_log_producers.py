@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import random
+
 import pytest
 
 from ottla.broker.log.append_result import AppendResult
@@ -14,7 +17,19 @@ from ottla.broker.log.producer_state import (
 )
 from ottla.config.types import LogConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
-from tests.log.logs import NOW, RELAXED, SMALL, append, batch, flush, new_disk, open_log, read_all
+from ottla.testing.platter import CrashMode
+from tests.log.logs import (
+    DIRECTORY,
+    NOW,
+    RELAXED,
+    SMALL,
+    append,
+    batch,
+    flush,
+    new_disk,
+    open_log,
+    read_all,
+)
 
 PID = 7
 SEQUENCE_MAX = 2**31 - 1
@@ -233,3 +248,70 @@ def test_a_corrupt_snapshot_costs_nothing() -> None:
 
     assert produce(log, 29).base_offset == 29
     assert produce(log, 26).base_offset == 26
+
+
+def test_damage_in_an_older_segment_is_no_reason_to_refuse_a_retry() -> None:
+    """It is told to who reads there. A crash may leave it below the log start."""
+    disk = new_disk()
+    log = open_log(disk, SMALL)
+    for sequence in range(30):
+        produce(log, sequence)
+    log.close()
+    disk.corrupt(f"{DIRECTORY}/{0:020d}.log", 0, bytes(100))
+    log = open_log(disk, SMALL)
+
+    assert produce(log, 26).base_offset == 26
+    assert refused(log, 0) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_snapshot_of_what_was_cut_off_may_come_back_in_a_crash_and_is_not_believed() -> None:
+    disk = new_disk()
+    log = open_log(disk)
+    for sequence in range(3):
+        produce(log, sequence)
+    log.close()
+    path = f"{DIRECTORY}/{3:020d}.snapshot"
+    of_cut_off = disk.open(path).pread(1000, 0)
+    log = open_log(disk)
+    log.truncate_to(1)
+    assert not disk.exists(path)
+    for sequence in range(2):
+        produce(log, sequence, pid=8)
+    flush(log)
+    disk = disk.crash(random.Random(1), CrashMode.ALL_KEPT)
+    disk.open(path, create=True).pwrite(of_cut_off, 0)
+    log = open_log(disk, clean=False, recovery_point=1)
+    produce(log, 2, pid=8)
+    log.truncate_to(3)
+
+    assert produce(log, 1, pid=8).duplicate
+    assert produce(log, 0, pid=PID).duplicate
+    assert refused(log, 2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+class NothingLeft(random.Random):
+    """Of what was not synced."""
+
+    def randrange(self, *_: int) -> int:  # type: ignore[override]
+        return 0
+
+
+def test_snapshots_behind_a_failed_sync_are_durable_after_the_next_start() -> None:
+    """The kernel takes a directory whose sync has failed for synced: their names must be new."""
+    disk = new_disk()
+    log = open_log(disk, SMALL)
+    for sequence in range(30):
+        produce(log, sequence)
+    disk.inject("sync_dir", errno.EIO, path=DIRECTORY)
+    ticket = log.begin_flush()
+    assert ticket is not None
+    with pytest.raises(OSError, match="Input/output"):
+        ticket.sync()
+    disk = disk.crash(random.Random(1), CrashMode.PROCESS)
+    log = open_log(disk, SMALL, clean=False)
+    bases = [segment.base_offset for segment in log.segments][1:]
+    assert len(bases) == 2
+    disk = disk.crash(NothingLeft(), CrashMode.PREFIX)
+    names = disk.list(DIRECTORY)
+
+    assert [base for base in bases if f"{base:020d}.snapshot" not in names] == []

@@ -65,6 +65,12 @@ def write_atomically(disk: Disk, path: str, data: Buffer) -> None:
     The order is the safeguard: the data is on disk before the name points to it, and the name
     before anybody relies on it.
     """
+    write_anew(disk, path, data)
+    disk.sync_dir(parent_of(path))
+
+
+def write_anew(disk: Disk, path: str, data: Buffer) -> None:
+    """The same, but for its name, which is durable when the directory is synced."""
     temporary = path + TEMPORARY_SUFFIX
     file = disk.open(temporary, create=True)
     try:
@@ -75,7 +81,6 @@ def write_atomically(disk: Disk, path: str, data: Buffer) -> None:
     finally:
         file.close()
     disk.rename(temporary, path)
-    disk.sync_dir(parent_of(path))
 
 
 def read_whole(disk: Disk, path: str) -> bytes | None:

@@ -9,8 +9,10 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 from ottla.broker.log.file_slice import FileSlice
+from ottla.broker.log.segment import Segment
 from ottla.broker.log.segments import Segments
 from ottla.broker.log.transaction_index import AbortedTransaction
+from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.batch import BatchHeader
 
 # What lies so far before a producer snapshot is looked through for batches that it left out.
@@ -69,7 +71,11 @@ def _last_offset(entry: AbortedTransaction) -> int:
 
 
 def headers_before(segments: Segments, end_offset: int) -> Iterator[BatchHeader]:
-    """The batches of the last HISTORY_BYTES before an offset, in order."""
+    """The batches of the last HISTORY_BYTES before an offset, in order.
+
+    What is behind damage in a segment is left out, and whoever reads there is told. A crash may
+    leave some below the log start, and a producer's retry is not to be refused for it.
+    """
     index = segments.floor_index(end_offset - 1)
     position, _ = segments[index].locate(end_offset)
     left = HISTORY_BYTES
@@ -80,8 +86,16 @@ def headers_before(segments: Segments, end_offset: int) -> Iterator[BatchHeader]
         start = segments[index].position_before(max(position - left, 0))
     for segment in segments[index:]:
         segments.read_from(segment)
-        for _, header in segment.headers(start):
+        for header in _as_far_as_whole(segment, start):
             if header.base_offset >= end_offset:
                 return
             yield header
         start = 0
+
+
+def _as_far_as_whole(segment: Segment, start: int) -> Iterator[BatchHeader]:
+    try:
+        for _, header in segment.headers(start):
+            yield header
+    except KafkaError:
+        return

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ottla.broker.log.checkpoints import LEADER_EPOCH_FILE, MalformedFile, read_whole
+from ottla.broker.log.checkpoints import (
+    LEADER_EPOCH_FILE,
+    MalformedFile,
+    read_whole,
+    write_anew,
+)
 from ottla.broker.log.flush import REFUSALS
 from ottla.broker.log.index import IndexCorrupt
 from ottla.broker.log.leader_epochs import LeaderEpochs
@@ -17,7 +22,7 @@ from ottla.broker.log.partition_dir import PartitionDir
 from ottla.broker.log.producer_state import EndedTransaction, ProducerState, SnapshotCorrupt
 from ottla.broker.log.recovery import Recovery, RecoveryReport, tell_shorter
 from ottla.broker.log.segment import SNAPSHOT_SUFFIX, Segment
-from ottla.broker.log.segments import Segments, write_snapshot
+from ottla.broker.log.segments import Segments
 from ottla.broker.log.transaction_index import AbortedTransaction, completed
 from ottla.broker.log.waypoints import Waypoints, read_waypoint, resume
 from ottla.config.types import LogConfig
@@ -396,7 +401,9 @@ class _Opening:
         """Each segment has a snapshot at its base; a crash may have taken it."""
         base_offset = segment.base_offset
         if base_offset != self._first_base and base_offset not in self._sound_snapshots:
-            write_snapshot(self._directory, base_offset, self._producers.snapshot(), sync=True)
+            # In a new file: after a sync that failed neither bytes nor name of an old one are sure.
+            path = self._directory.file(base_offset, SNAPSHOT_SUFFIX)
+            write_anew(self._directory.disk, path, self._producers.snapshot())
             if base_offset not in self._contents.snapshots:
                 self._contents.snapshots.append(base_offset)
 
@@ -496,9 +503,15 @@ class _Opening:
             self._changed_names = True
 
     def _remove_snapshots(self, bases: list[int], end_offset: int) -> None:
-        """Keeps the snapshots at the bases of segments, and the one at the end of the log."""
+        """Keeps the snapshots at the bases of segments, and the one of a clean stop at the end.
+
+        Behind a crash the latter may be of what was cut off before it, and come back with it.
+        """
+        kept = {base for base in bases if base <= end_offset}
+        if self._report.clean:
+            kept.add(end_offset)
         for offset in self._contents.snapshots:
-            if offset <= end_offset and (offset in bases or offset == end_offset):
+            if offset in kept:
                 continue
             path = self._directory.file(offset, SNAPSHOT_SUFFIX)
             if self._directory.disk.exists(path):

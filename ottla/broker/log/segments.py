@@ -35,16 +35,12 @@ from ottla.config.types import LONG_MAX, LogConfig
 OPEN_SEALED_MAX = 8
 
 
-def write_snapshot(
-    directory: PartitionDir, offset: int, snapshot: bytes, *, sync: bool = False
-) -> None:
+def write_snapshot(directory: PartitionDir, offset: int, snapshot: bytes) -> None:
     """Writes the producer snapshot at an offset."""
     file = directory.disk.open(directory.file(offset, SNAPSHOT_SUFFIX), create=True)
     try:
         file.truncate(0)
         file.pwrite(snapshot, 0)
-        if sync:
-            file.sync()
     finally:
         file.close()
 
