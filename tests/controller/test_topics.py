@@ -326,7 +326,7 @@ def test_a_topic_grows() -> None:
             37,
             "The topic orders currently has 2 partition(s); 1 would not be an increase.",
         ),
-        (Wanted("nope", 3, None), 3, "This server does not host this topic-partition."),
+        (Wanted("nope", 3, None), 3, None),
         (
             Wanted("orders", 4, [ManualPartition([1])]),
             39,
@@ -339,7 +339,7 @@ def test_a_topic_grows() -> None:
         ),
     ],
 )
-def test_growth_that_is_refused(wanted: Wanted, code: int, message: str) -> None:
+def test_growth_that_is_refused(wanted: Wanted, code: int, message: str | None) -> None:
     records, results = grow(wanted, image=with_topic(partitions=2))
 
     assert records == []

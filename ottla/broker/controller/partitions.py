@@ -8,7 +8,6 @@ from ottla.broker.controller.mutation_quotas import Charge, nobody_pays
 from ottla.broker.controller.placement import place
 from ottla.broker.controller.topics import (
     PARTITIONS_PER_REQUEST_MAX,
-    UNKNOWN_TOPIC,
     check_manual_assignment,
     new_partition,
 )
@@ -61,7 +60,7 @@ def _add(
 ) -> list[Message]:
     topic = image.topics.by_name.get(wanted.name)
     if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC)
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     current = len(topic.partitions)
     _check_count(wanted, current, room)
     added = wanted.count - current
