@@ -424,6 +424,23 @@ async def test_a_fetch_that_waits_gets_nothing_once_its_session_has_ended(house:
     assert not _share(house).waiters
 
 
+async def test_a_fetch_whose_session_ends_meanwhile_takes_up_no_partition_again(
+    house: House,
+) -> None:
+    """Its group has let go of them, and nobody would do so again."""
+    await begin(house)
+    await produce(house, 2)
+    a = Member(house, "a")
+    assert await a.acquire() == [(0, 1, 1)]
+    writing = asyncio.ensure_future(a.fetch(acks=[(0, 1, [ACCEPT])]))
+    await asyncio.sleep(0)
+    house.rooms.shares.end_session(GROUP, "a", "the member closed it")
+    assert not writing.done()
+    await writing
+
+    assert list(house.rooms.shares.by_group()) == []
+
+
 @pytest.mark.parametrize(("state", "expected"), [(1, (0, 1, 2)), (3, (2, 3, 1))])
 async def test_states_that_are_not_written_here_are_understood(
     house: House, state: int, expected: tuple[int, int, int]

@@ -195,7 +195,8 @@ class ShareFetch(Pending):
         if self._request.share_session_epoch == LAST_EPOCH and self._share_session.is_open:
             shares = self._session.rooms.shares
             shares.end_session(self._group_id, self._member_id, "the member closed it")
-        self._find_all()
+        if self._share_session.is_open:  # else its group may have none, and has let go of them
+            self._find_all()
         parts = self._attempt(must_have=self._min_bytes)
         wait_s = self._deadline_s - self._loop.time()
         if parts or self._failed or not self._shares or (wait_s <= 0 and not self._is_starved):
