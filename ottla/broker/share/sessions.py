@@ -14,7 +14,6 @@ Pure; who holds what is not known here.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Iterable
 
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -60,14 +59,13 @@ class ShareSession:
 class ShareSessions:
     """The sessions of one broker, at most `most` of them, which is given with each request."""
 
-    __slots__ = ("_count_of_group", "_of_connection", "_place_count", "_places_max", "_sessions")
+    __slots__ = ("_of_connection", "_place_count", "_places_max", "_sessions")
 
     def __init__(self, *, places_max: int = PLACES_MAX) -> None:
         self._places_max = places_max
         self._place_count = 0
         self._sessions: dict[tuple[str, str], ShareSession] = {}
         self._of_connection: dict[Hashable, dict[tuple[str, str], None]] = {}
-        self._count_of_group: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -100,7 +98,6 @@ class ShareSessions:
         self.change(session, places, ())
         self._sessions[key] = session
         self._of_connection.setdefault(connection, {})[key] = None
-        self._count_of_group[group_id] += 1
         return session
 
     def go_on(self, group_id: str, member_id: str, epoch: int) -> ShareSession:
@@ -137,13 +134,10 @@ class ShareSessions:
             del own[key]
             if not own:
                 del self._of_connection[session.connection]
-            self._count_of_group[group_id] -= 1
-            if not self._count_of_group[group_id]:
-                del self._count_of_group[group_id]
         return session
 
     def has_any(self, group_id: str) -> bool:
-        return group_id in self._count_of_group
+        return any(group == group_id for group, _ in self._sessions)
 
     def of_connection(self, connection: Hashable) -> list[ShareSession]:
         return [self._sessions[key] for key in self._of_connection.get(connection, ())]
