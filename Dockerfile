@@ -14,6 +14,7 @@ COPY --from=build /wheels /tmp/wheels
 RUN pip install --no-cache-dir --no-index --find-links=/tmp/wheels ottla \
     && rm -r /tmp/wheels \
     && useradd --system --user-group --home-dir /var/lib/ottla --create-home ottla
+COPY packaging/container /etc/kafka/docker
 USER ottla
 WORKDIR /var/lib/ottla
 VOLUME /var/lib/ottla
@@ -28,12 +29,10 @@ ENV KAFKA_LISTENERS=PLAINTEXT://0.0.0.0:9092 \
     KAFKA_LOG_DIRS=/var/lib/ottla/data \
     PYTHONUNBUFFERED=1
 
-# /readyz is good when a write with acks=all works. It is asked directly, whatever proxies are set.
 # Where KAFKA_OTTLA_TELEMETRY_PORT is -1, or the telemetry has an address other than loopback or all,
 # turn the check off (--no-healthcheck) or give another.
-HEALTHCHECK --interval=10s --timeout=5s --start-period=5s --retries=3 \
-    CMD ["python", "-c", "import os, urllib.request as r; r.build_opener(r.ProxyHandler({})).open('http://127.0.0.1:%s/readyz' % os.environ.get('KAFKA_OTTLA_TELEMETRY_PORT', '9464'), timeout=4)"]
+HEALTHCHECK --interval=10s --timeout=5s --start-period=5s --retries=3 CMD ["/etc/kafka/docker/ready"]
 
+# Without an entrypoint, as who replaces the command expects it: packaging/container/run.
 STOPSIGNAL SIGTERM
-ENTRYPOINT ["ottla"]
-CMD ["serve"]
+CMD ["ottla", "serve"]
