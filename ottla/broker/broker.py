@@ -56,9 +56,9 @@ from ottla.broker.metadata.image import (
     MetadataImage,
 )
 from ottla.broker.metadata.publish import MetadataMachine
+from ottla.broker.network.limits import Limits, limit_accepting
 from ottla.broker.network.listening import Listening
-from ottla.broker.network.refusals import DESCRIPTORS, MAX_CONNECTIONS
-from ottla.broker.network.server import Limits, Server
+from ottla.broker.network.server import Server
 from ottla.broker.ports import Events
 from ottla.broker.posix import PosixDisk, SystemClock, raise_descriptor_limit
 from ottla.broker.quorum.driver import Quorum
@@ -90,8 +90,6 @@ UNMADE_INTERVAL_MS = 5000
 MS_PER_S = 1000
 PLAINTEXT = 0
 DEFAULT_CONTROLLER = Listener("CONTROLLER", "localhost", 9093)
-BETWEEN_BROKERS = "PLAINTEXT"
-"""The listener that brokers have among themselves, if inter.broker.listener.name names none."""
 ANY_ADDRESS = ("", "0.0.0.0", "::", "localhost")
 
 
@@ -195,9 +193,7 @@ class Broker:
             self.quorum.subscribe(self._published)
             await self._register()
             # Behind the new leader epochs of an unclean stop, or all would be read twice.
-            self.rooms.share_state.take_up(self.quorum.image)
-            self.rooms.groups.take_up(self.quorum.image)
-            self.rooms.transactions.take_up(self.quorum.image)
+            self._take_up_coordinators()
             await self.server.serve()
             self.measures = Measures(self.rooms, self.server, self._loop)
             await self._serve_telemetry()
@@ -402,42 +398,13 @@ class Broker:
             rooms=self.rooms,
             table=table,
             forms=ProduceForms(self.replicas, table[ApiKey.PRODUCE].encoders),
-            limits=self._limits(self.rooms.config),
+            limits=Limits.of(self.rooms.config, self._open_files_max),
             workers=self._workers,
             events=self._events,
             on_fatal=self.fail,
         )
-        self._limit_accepting(server)
+        limit_accepting(server.accept_rates, self.rooms.config)
         return server
-
-    def _limits(self, config: BrokerConfig) -> Limits:
-        return Limits(
-            max_request_size=config.socket_request_max_bytes,
-            send_buffer_bytes=config.socket_send_buffer_bytes,
-            receive_buffer_bytes=config.socket_receive_buffer_bytes,
-            backlog=config.socket_listen_backlog_size,
-            max_connections=min(config.max_connections, self.connections_max),
-            limited_by=MAX_CONNECTIONS
-            if config.max_connections <= self.connections_max
-            else DESCRIPTORS,
-            max_connections_per_ip=config.max_connections_per_ip,
-            connections_of_host=config.connections_of_host,
-            idle_ms=config.connections_max_idle_ms,
-            held_bytes_max=config.queued_max_request_bytes,
-            quota_window_ms=config.quota_window_size_seconds * MS_PER_S,
-            quota_window_count=config.quota_window_num,
-            waiting_max=open_files.waiting_max(self._open_files_max),
-        )
-
-    def _limit_accepting(self, server: Server) -> None:
-        config = self.rooms.config
-        listeners = [listener.name for listener in config.broker_listeners]
-        between = (config.inter_broker_listener_name or BETWEEN_BROKERS).upper()
-        server.accept_rates.update(
-            config.max_connection_creation_rate,
-            {name: config.creation_rate_of(name) for name in listeners},
-            apart=between if len(listeners) > 1 else None,
-        )
 
     def _load_logs(self) -> None:
         image = self.quorum.image
@@ -490,12 +457,14 @@ class Broker:
         except KafkaError as error:
             self._events.warning("directories_not_assigned", error=str(error))
 
+    def _take_up_coordinators(self) -> None:
+        for coordinator in self.rooms.coordinators:
+            coordinator.take_up(self.quorum.image)
+
     async def lead_unmade(self) -> None:
         """Leads what can be made now that there is room again."""
         if await self._publisher.make_unmade(lambda: self.quorum.image):
-            self.rooms.share_state.take_up(self.quorum.image)
-            self.rooms.groups.take_up(self.quorum.image)
-            self.rooms.transactions.take_up(self.quorum.image)
+            self._take_up_coordinators()
             await self._assign_directories()
 
     def _endpoint(self, bound: Listener) -> EndpointImage:
@@ -639,8 +608,8 @@ class Broker:
             dict(image.configs.get(BROKER_RESOURCE, node)),
         )
         if hasattr(self, "server"):
-            self.server.change_limits(self._limits(self.rooms.config))
-            self._limit_accepting(self.server)
+            self.server.change_limits(Limits.of(self.rooms.config, self._open_files_max))
+            limit_accepting(self.server.accept_rates, self.rooms.config)
 
     def _with_dynamic(self, default: dict[str, str], broker: dict[str, str]) -> BrokerConfig:
         """What was set while the start had other settings may contradict those of now. It is told
@@ -675,9 +644,7 @@ class Broker:
             if self.logs.dir_of(partition.log) == path:
                 self.replicas.drop(partition, ErrorCode.KAFKA_STORAGE_ERROR)
         if hasattr(self, "rooms"):
-            self.rooms.share_state.take_up(self.quorum.image)
-            self.rooms.groups.take_up(self.quorum.image)
-            self.rooms.transactions.take_up(self.quorum.image)
+            self._take_up_coordinators()
 
     def _job_failed(self, name: str, error: BaseException) -> None:
         self._events.error("job_failed", job=name, exc_info=error)

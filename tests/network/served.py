@@ -18,8 +18,9 @@ from ottla.broker.handlers.context import Rooms
 from ottla.broker.handlers.produce_forms import ProduceForms
 from ottla.broker.handlers.table import Entry
 from ottla.broker.log.unreadable import UnreadableRanges
+from ottla.broker.network.limits import Limits
 from ottla.broker.network.listening import Listening
-from ottla.broker.network.server import Limits, Server
+from ottla.broker.network.server import Server
 from ottla.broker.replication.replicas import Replicas
 from ottla.config.types import Listener
 from ottla.protocol.api import SERVED, ApiKey

@@ -12,6 +12,7 @@ import pytest
 
 from ottla.broker.network import refusals
 from ottla.broker.network.connection_rates import CREATION_RATE
+from ottla.broker.network.limits import Limits
 from ottla.broker.network.refusals import (
     ADDRESSES_MAX,
     DESCRIPTORS,
@@ -25,7 +26,6 @@ from ottla.broker.network.refusals import (
     Refusals,
     Refused,
 )
-from ottla.broker.network.server import Limits
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.testing.clock import SimClock

@@ -60,6 +60,11 @@ class Rooms:
     time_lookups: TimeLookups
 
     @property
+    def coordinators(self) -> tuple[ShareCoordinator, GroupCoordinator, TransactionCoordinator]:
+        """Those that keep their state in topics of their own."""
+        return self.share_state, self.groups, self.transactions
+
+    @property
     def image(self) -> MetadataImage:
         return self.quorum.image
 

@@ -26,6 +26,7 @@ from ottla.broker.network.address_limits import AddressLimits
 from ottla.broker.network.connection import DATA_APIS, Connection
 from ottla.broker.network.connection_rates import CREATION_RATE, ConnectionRates
 from ottla.broker.network.lane import Lane
+from ottla.broker.network.limits import Limits
 from ottla.broker.network.listening import Listening
 from ottla.broker.network.metering import AnswerTime, Meter
 from ottla.broker.network.moderation import Moderation
@@ -42,7 +43,7 @@ from ottla.broker.network.refusals import (
     Refused,
 )
 from ottla.broker.network.waiting_room import WaitingRoom
-from ottla.broker.open_files import WAITING_MAX, WHAT_TO_DO
+from ottla.broker.open_files import WHAT_TO_DO
 from ottla.broker.ports import Events
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -63,29 +64,6 @@ class NetworkMetrics:
     def closed(self, reason: str) -> None:
         reason = reason.partition(":")[0]
         self.closed_by_reason[reason] = self.closed_by_reason.get(reason, 0) + 1
-
-
-@dataclass(slots=True, frozen=True)
-class Limits:
-    """What one broker grants its peers; sizes in bytes."""
-
-    max_request_size: int
-    send_buffer_bytes: int
-    receive_buffer_bytes: int
-    backlog: int
-    max_connections: int
-    """The least of what is set and what is possible; `limited_by` says which of the two it is."""
-    max_connections_per_ip: int
-    idle_ms: int
-    held_bytes_max: int
-    """All receive buffers together (queued.max.request.bytes); -1 is no limit."""
-    quota_window_ms: int = 1000
-    quota_window_count: int = 11
-    waiting_max: int = WAITING_MAX
-    """Connections that are not served and not closed yet, for their address makes too many."""
-    limited_by: str = MAX_CONNECTIONS
-    connections_of_host: Mapping[str, int] = field(default_factory=dict)
-    """Exceptions to max_connections_per_ip, by address or by a host's name."""
 
 
 class Endpoint:
