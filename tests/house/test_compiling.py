@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -81,14 +82,15 @@ def test_modules_are_compiled(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("code", "environ", "why"),
-    [(CODE, NO_COMPILER, "false' failed"), (CODE.replace("-> int", "-> str"), {}, "error:")],
+    [(CODE, NO_COMPILER, r"error: .*\bfalse\b"), (CODE.replace("-> int", "-> str"), {}, "error:")],
 )
 def test_what_cannot_be_compiled_says_why(
     code: str, environ: Mapping[str, str], why: str, tmp_path: Path
 ) -> None:
     said = _compile(tmp_path, code, environ)
 
-    assert (said[:8], why in said) == ("0 mypyc:", True), said
+    assert said.startswith("0 mypyc:")
+    assert re.search(why, said), said
 
 
 @pytest.mark.parametrize(
