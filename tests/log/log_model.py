@@ -110,8 +110,6 @@ class LogModel:
         self.epoch = 0
         self.checkpoint = 0
         self.start_checkpoint = 0
-        # Below it the log's files may have lost batches in a crash.
-        self.sound_from = 0
         self.sequences: dict[int, int] = {}
         self.open: dict[int, int] = {}
         self.timestamp = NOW
@@ -264,17 +262,15 @@ class LogModel:
             assert end == (self.batches[-1].last_offset + 1 if self.batches else end)
         assert self.log.durable_end == end
         assert self.start_checkpoint <= self.log.log_start_offset
-        if self.log.log_start_offset > self.start or durable_end < first:
-            # Nothing was durable, not even the name of the first segment, or what was deleted was
-            # not: of its producers a snapshot may know, or not, so the model cannot follow.
-            assert durable_end <= self.start
+        if durable_end < self.log.log_start_offset:
+            # What was deleted had not been synced: of its producers a snapshot may know, or not, so
+            # the model cannot follow.
+            assert self.log.log_start_offset <= self.start or durable_end <= self.start
             self._begin_anew()
             return
+        assert self.log.log_start_offset <= self.start
         self.start = self.log.log_start_offset
-        if durable_end < self.start:
-            self.sound_from = self.start
-        low = max(first, self.sound_from)
-        self.batches = [one for one in self.written if one.last_offset >= low]
+        self.batches = [one for one in self.written if one.last_offset >= first]
         self._cut(end)
         self.log.set_high_watermark(self.log.visible_end)
         self.crashes += 1
