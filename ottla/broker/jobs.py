@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from ottla.broker.coordinator.share.coordinator import prune, snapshot_cold
+from ottla.broker.coordinator.pruning import prune
+from ottla.broker.coordinator.share.coordinator import snapshot_cold
 from ottla.broker.descriptors import RELEASE_INTERVAL_MS
 from ottla.broker.handlers.context import Rooms
 from ottla.broker.log.waypoint_keeper import WAYPOINT_INTERVAL_MS
@@ -23,6 +24,8 @@ ACCOUNT_SWEEP_MS = 60_000
 SNAPSHOT_CHECK_MS = 10_000
 SCRUB_RUN_MS = 1000
 REFUSALS_CHECK_MS = 1000
+PRUNE_INTERVAL_MS = 1000
+"""Often, for where transactions follow one another there are few moments between two of them."""
 MOVES_INTERVAL_MS = 500
 """How late a move between log dirs may begin."""
 
@@ -121,6 +124,7 @@ def schedule_group_jobs(scheduler: Scheduler, rooms: Rooms) -> None:
 
     interval_ms = rooms.config.offsets_retention_check_interval_ms
     scheduler.every("offset-expiry", interval_ms, expire_offsets)
+    scheduler.every("group-state-pruning", PRUNE_INTERVAL_MS, partial(prune, rooms.groups))
 
 
 def schedule_transaction_jobs(scheduler: Scheduler, rooms: Rooms) -> None:
@@ -143,6 +147,7 @@ def schedule_transaction_jobs(scheduler: Scheduler, rooms: Rooms) -> None:
     remove_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
     scheduler.every("transaction-timeouts", abort_ms, abort_timed_out)
     scheduler.every("transactional-id-expiry", remove_ms, remove_expired)
+    scheduler.every("transaction-state-pruning", PRUNE_INTERVAL_MS, partial(prune, coordinator))
 
 
 def schedule_share_jobs(scheduler: Scheduler, rooms: Rooms) -> None:

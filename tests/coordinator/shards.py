@@ -30,6 +30,7 @@ START_WALL_MS = 1_704_067_200_000
 TOPIC_ID = bytes(range(16))
 PARTITIONS = 8
 GROUP = "g"
+REDUNDANT_MIN = 20
 
 
 class KnownTopics:
@@ -107,6 +108,13 @@ class Lone:
         for record in self.records:
             shard.apply(record, self.now.wall_ms)
         return shard
+
+    def prune(self) -> None:
+        """What the shell does when most records are out of date."""
+        if len(self.records) >= 2 * self.shard.record_count + REDUNDANT_MIN:
+            outcome = self.shard.written_anew(self.now)
+            if outcome is not None:
+                self.records = outcome.records
 
     def crash(self) -> None:
         """What is not in the records is gone, and nobody is answered."""

@@ -82,6 +82,8 @@ class SyncedLate(Lone):
             self.records += records
             for answer in answers:
                 answer.leave()
+        if not self._waiting:
+            self.prune()
 
     def crash(self) -> None:
         self._waiting.clear()

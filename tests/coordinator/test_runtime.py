@@ -1,4 +1,4 @@
-"""The shell around the shards: what it appends, when it answers, how it loads."""
+"""The shell around the shards: what it appends, when it answers, how it loads, what it deletes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,15 @@ import pytest
 from ottla.broker.coordinator import gathering, loading, runtime
 from ottla.broker.coordinator.group.coordinator import CONSUMER_OFFSETS
 from ottla.broker.coordinator.group.settings import NEWCOMERS_MS
-from ottla.broker.coordinator.outcome import Answer, CoordinatorRecord, Counted, Outcome
+from ottla.broker.coordinator.outcome import (
+    Answer,
+    CoordinatorRecord,
+    Counted,
+    EndMarker,
+    Outcome,
+)
 from ottla.broker.coordinator.placement import partition_for
+from ottla.broker.coordinator.pruning import prune
 from ottla.broker.coordinator.record_format import RecordFormat
 from ottla.broker.coordinator.records import GROUP_RECORDS
 from ottla.broker.log.file_slice import FileSlice
@@ -40,6 +47,7 @@ from tests.transactions.shown import codes_of
 
 GROUP = "g"
 PARTITIONS = 5
+REDUNDANT_MIN = 5
 SETTINGS = {
     "offsets.topic.num.partitions": str(PARTITIONS),
     "group.initial.rebalance.delay.ms": "0",
@@ -477,3 +485,62 @@ async def test_offsets_whose_commit_took_too_long_count_when_they_are_durable(
         await _committed(house)
 
         assert counted[Counted.OFFSET_COMMIT] - before == commits
+
+
+@pytest.mark.parametrize("is_again", [False, True])
+async def test_what_is_out_of_date_is_deleted_when_the_rest_is_written_anew(
+    house: House, is_again: bool
+) -> None:
+    for number in range(30):
+        await ask(house, _commit(number, partition=number % 2), 9)
+    member_id = await _stable_member(house)
+    log = _led(house).log
+    end_offset = log.log_end_offset
+    prune(house.rooms.groups, REDUNDANT_MIN)
+    if is_again:
+        prune(house.rooms.groups, REDUNDANT_MIN)
+    assert log.log_start_offset == 0, "nothing of it is durable yet"
+    await _committed(house)
+
+    assert (log.log_start_offset, log.log_end_offset) == (end_offset, end_offset + 3)
+    async with house.restarted() as again:
+        beat = groups.HeartbeatRequest(GROUP, 1, member_id)
+        assert await _committed(again) == 28
+        assert (await ask(again, beat, 4)).error_code == 0
+
+
+async def test_what_cannot_be_written_anew_stays(house: House) -> None:
+    for number in range(30):
+        await ask(house, _commit(number), 9)
+    house.disk.inject("pwrite", errno.ENOSPC, path=".log")
+    prune(house.rooms.groups, REDUNDANT_MIN)
+    refused = await ask(house, _fetch(), 9)
+
+    assert refused.groups[0].error_code == ErrorCode.NOT_COORDINATOR
+    assert await _committed(house) == 29
+    assert _led(house).log.log_start_offset == 0
+
+
+async def test_nothing_is_written_anew_while_a_transaction_has_offsets(house: House) -> None:
+    for number in range(30):
+        await ask(house, _commit(number), 9)
+    runner, shard = house.rooms.groups.runner(GROUP)
+    part = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(0, 77)
+    topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic("t", [part])
+    request = TxnOffsetCommitRequest("x", GROUP, 5, 0, topics=[topic])
+    runner.perform(shard.commit_in_transaction(request, _Nobody(), runner.now()))
+    log = runner.partition.log
+    for decided in (False, True):
+        if decided:
+            marker = EndMarker(5, 0, committed=True, coordinator_epoch=0)
+            runner.perform(shard.decide_transaction(marker, _Nobody(), runner.now()))
+        prune(house.rooms.groups, REDUNDANT_MIN)
+        await _committed(house)
+
+        assert (log.log_start_offset > 0) == decided
+    async with house.restarted() as again:
+        assert await _committed(again) == 77
+
+
+class _Nobody:
+    def complete(self, response: Any) -> None: ...

@@ -19,6 +19,7 @@ from ottla.broker.coordinator.group.joining import Caller
 from ottla.broker.coordinator.group.settings import GroupSettings, Intervals, ModernSettings
 from ottla.broker.coordinator.group.shard import GroupShard
 from ottla.broker.coordinator.group.share import ShareGroup
+from ottla.broker.coordinator.outcome import CoordinatorRecord
 from ottla.broker.coordinator.records import GROUP_RECORDS
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.share_group import ShareGroupHeartbeatRequest
@@ -155,8 +156,15 @@ class Model(RuleBasedStateMachine):
 
     @invariant()
     def a_replay_gives_the_same(self) -> None:
+        anew = self.lone.shard.written_anew(self.lone.now)
+        assert anew is not None
+        assert len(anew.records) == self.lone.shard.record_count
+        for records in (self.lone.records, anew.records):
+            self._replay(records)
+
+    def _replay(self, records: list[CoordinatorRecord]) -> None:
         again: GroupShard = self.lone.new_shard()
-        for one in self.lone.records:
+        for one in records:
             written = GROUP_RECORDS.encode(one, 0)
             record = GROUP_RECORDS.decode(written.key, written.value)
             assert record is not None

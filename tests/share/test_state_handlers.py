@@ -7,12 +7,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.coordinator.share import coordinator
-from ottla.broker.coordinator.share.coordinator import (
-    SHARE_GROUP_STATE,
-    prune,
-    snapshot_cold,
-)
+from ottla.broker.coordinator.pruning import prune
+from ottla.broker.coordinator.share.coordinator import SHARE_GROUP_STATE, snapshot_cold
 from ottla.broker.coordinator.share.state import SharePartitionKey
 from ottla.protocol.api import SERVED, ApiKey
 from ottla.protocol.errors import ErrorCode
@@ -182,13 +178,12 @@ async def test_the_states_of_a_deleted_topic_go(house: House) -> None:
     assert all(not shard.states for shard in house.rooms.share_state.shards())
 
 
-async def test_old_records_are_deleted(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinator, "REDUNDANT_MIN", 5)
+async def test_old_records_are_deleted(house: House) -> None:
     await _make_topic(house)
     await ask(house, _initialize(house, [0, 1]), 0)
     for _ in range(12):
         await ask(house, _write(house), 1)
-    prune(house.rooms.share_state)
+    prune(house.rooms.share_state, redundant_min=5)
     runner, _ = house.rooms.share_state.runner(SharePartitionKey(GROUP, _id(house), 0).placed_by)
     await ask(house, _read(house, [0]), 0)
     log = runner.partition.log

@@ -115,8 +115,8 @@ class Lone:
     def summarize(self, key: SharePartitionKey = KEY) -> Any:
         return self._done(lambda reply: self.shard.summarize(key, reply, self.now))
 
-    def snapshot_all(self) -> Any:
-        return self._done(lambda reply: self.shard.snapshot_all(reply, self.now))
+    def write_anew(self) -> None:
+        self.records += self.shard.written_anew(self.now).records
 
     def snapshot_cold(self, interval_ms: int) -> list[tuple[Any, ...]]:
         """(partition, snapshot epoch, created, written) of each snapshot."""
@@ -280,7 +280,7 @@ def test_a_start_that_the_log_has_yet_to_reach_is_kept(is_snapshot: bool, reads:
     for epoch in range(reads):
         assert lone.read(epoch, log=Epochs(epoch_0=20)).start_offset == 50
     if is_snapshot:
-        lone.snapshot_all()
+        lone.write_anew()
     lone.shard = lone.replayed(lone.records)
     read = lone.read(9, log=Epochs(epoch_0=20, epoch_9=30))
 
@@ -398,7 +398,7 @@ def test_snapshots_of_everything_replace_all_records_before() -> None:
     before = {key: _shown(state) for key, state in lone.shard.states.items()}
     count = len(lone.records)
 
-    assert lone.snapshot_all() is True
+    lone.write_anew()
     replayed = lone.replayed(lone.records[count:])
     assert {key: _shown(state) for key, state in replayed.states.items()} == before
 
@@ -473,7 +473,7 @@ def test_a_replay_gives_the_same_state(steps: list[tuple[Any, ...]]) -> None:
             case ("delete",):
                 lone.delete()
             case ("snapshot",):
-                lone.snapshot_all()
+                lone.write_anew()
             case ("cold", ms):
                 lone.now = Moment(0, lone.now.wall_ms + ms)
                 lone.snapshot_cold(1_000)

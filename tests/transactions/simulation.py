@@ -33,6 +33,7 @@ from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Any
 
+from ottla.broker.coordinator.pruning import prune
 from ottla.broker.handlers.answers import CloseConnection, Pending
 from ottla.broker.handlers.served import HANDLERS
 from ottla.protocol.api import SERVED
@@ -78,6 +79,8 @@ UNSYNCED = "notes"
 """Its records are not synced one by one: a power loss may take them until a marker is durable."""
 RETIRED = "parts"
 """Its oldest segments are deleted when it has grown."""
+REDUNDANT_MIN = 10
+"""Records of a coordinator's partition that may be out of date."""
 PATIENCE_S = 60.0
 """How long a client waits for an answer before it takes it for lost."""
 CALM_S = 60.0
@@ -213,12 +216,15 @@ class World:
             if self._failure is not None:
                 raise self._failure
             if self.house is not None:
-                now = self.house.rooms.transactions.now()
-                self.house.rooms.replicas.expire_waiters()
-                self.house.rooms.transactions.perform_all(
+                rooms = self.house.rooms
+                now = rooms.transactions.now()
+                rooms.replicas.expire_waiters()
+                rooms.transactions.perform_all(
                     lambda shard, now=now: shard.abort_timed_out(now)  # type: ignore[misc]
                 )
                 self.house.check_open()
+                prune(rooms.groups, REDUNDANT_MIN)
+                prune(rooms.transactions, REDUNDANT_MIN)
 
     async def start(self) -> None:
         house = SteadyHouse(

@@ -65,6 +65,11 @@ class Shard(Protocol):
 
     def next_deadline_ms(self) -> int | None: ...
 
+    @property
+    def record_count(self) -> int: ...
+
+    def written_anew(self, now: Moment) -> Outcome | None: ...
+
 
 S = TypeVar("S", bound=Shard)
 Spawn = Callable[[Coroutine[Any, Any, None], str], None]
@@ -108,6 +113,8 @@ class Runner(Generic[S]):
         self.shard: S | None = None
         self.failure = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         self.closed = False
+        self.anew_from = 0
+        """Where all that the shard held was last written anew (`pruning.py`)."""
         self._gathered: Gathered | None = None  # what no append has taken yet
         self._answers: list[Answer] = []
         self._counted: dict[Counted, int] = {}

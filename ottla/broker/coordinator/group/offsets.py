@@ -7,6 +7,7 @@ a newer one has been committed meanwhile, or it is gone.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from ottla.protocol.messages.coordinator_records import OffsetCommitValue
@@ -25,6 +26,16 @@ class CommittedOffset(NamedTuple):
     expire_timestamp_ms: int
     topic_id: bytes
     sequence: int
+
+    def to_value(self) -> OffsetCommitValue:
+        return OffsetCommitValue(
+            self.offset,
+            self.leader_epoch,
+            self.metadata,
+            self.commit_timestamp_ms,
+            self.expire_timestamp_ms,
+            self.topic_id,
+        )
 
     def is_of_former_topic(self, topic_id: bytes | None) -> bool:
         """Whether the topic that it was committed for is gone; `topic_id` is what has its name."""
@@ -49,6 +60,16 @@ class Offsets:
         self._pending: dict[int, dict[Key, CommittedOffset]] = {}
         self._open: dict[str, dict[int, None]] = {}
         self._sequence = 0
+
+    def __len__(self) -> int:
+        """Of those that are committed."""
+        return sum(len(one) for topics in self._by_group.values() for one in topics.values())
+
+    def __iter__(self) -> Iterator[tuple[Key, CommittedOffset]]:
+        for group_id, topics in self._by_group.items():
+            for topic, partitions in topics.items():
+                for partition, committed in partitions.items():
+                    yield (group_id, topic, partition), committed
 
     def __repr__(self) -> str:
         return f"<Offsets groups={len(self._by_group)} transactions={len(self._pending)}>"
@@ -117,6 +138,11 @@ class Offsets:
     def is_pending(self, key: Key) -> bool:
         """Whether a transaction that is not decided has committed an offset for it."""
         return any(key in self._pending[one] for one in self._open.get(key[0], ()))
+
+    @property
+    def are_decided(self) -> bool:
+        """Whether no transaction is open that has committed offsets."""
+        return not self._pending
 
     def has_open_transaction(self, group_id: str) -> bool:
         return group_id in self._open

@@ -35,6 +35,7 @@ from ottla.broker.coordinator.group.share import ShareGroup
 from ottla.broker.coordinator.group.states import State
 from ottla.broker.coordinator.group.topics import Topics
 from ottla.broker.coordinator.group.turn import NO_MEMBER, Timer, TimerKind, Turn
+from ottla.broker.coordinator.latest import LatestRecords
 from ottla.broker.coordinator.outcome import (
     CoordinatorRecord,
     EndMarker,
@@ -90,6 +91,7 @@ class GroupShard:
         self._group_config = group_config
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
+        self._latest = LatestRecords()  # of all but the offsets
         self.timers: Timers[Timer] = Timers()
         self.new_topics_version = -1
         """Of the topics when the newest of them came, as far as this shard has seen it."""
@@ -274,13 +276,32 @@ class GroupShard:
             case OffsetCommitKey() | LegacyOffsetCommitKey():
                 self._apply_offset(key, value, now_wall_ms, producer_id)
             case GroupMetadataKey():
+                self._latest.take(record)
                 self._apply_classic(key, value, now_wall_ms)
             case _:
+                self._latest.take(record)
                 _APPLIERS[type(key)](self, key, value)
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """The marker of a producer's transaction stands in the log."""
         self.offsets.end_transaction(producer_id, is_commit=is_commit)
+
+    @property
+    def record_count(self) -> int:
+        """How many records it needs."""
+        return len(self._latest) + len(self.offsets)
+
+    def written_anew(self, now: Moment) -> Outcome | None:
+        """Records of all that there is, so that none before is needed any more. None while a
+        transaction is open: the offsets that it commits go over those that stand before them."""
+        if not self.offsets.are_decided:
+            return None
+        outcome = Outcome(now)
+        outcome.records += self._latest
+        for place, committed in self.offsets:
+            record = CoordinatorRecord(OffsetCommitKey(*place), committed.to_value())
+            outcome.records.append(record)
+        return outcome
 
     def next_deadline_ms(self) -> int | None:
         """When `expire` wants to be called, in monotonic time."""

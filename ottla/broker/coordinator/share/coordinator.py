@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from typing import Any
 
 from ottla.broker.coordinator.history import History
-from ottla.broker.coordinator.runtime import Coordinator, Runner, Spawn
+from ottla.broker.coordinator.runtime import Coordinator, Spawn
 from ottla.broker.coordinator.share.records import SHARE_RECORDS
 from ottla.broker.coordinator.share.shard import ShareShard
 from ottla.broker.metadata.image import MetadataImage
@@ -19,9 +19,6 @@ from ottla.config.broker import BrokerConfig
 from ottla.protocol.errors import ErrorCode
 
 SHARE_GROUP_STATE = "__share_group_state"
-REDUNDANT_MIN = 1000
-"""Records of a partition that may be out of date before they are deleted; a replay of so many takes
-some milliseconds."""
 
 ShareCoordinator = Coordinator[ShareShard]
 
@@ -65,39 +62,13 @@ def make_share_coordinator(
     )
 
 
-def prune(coordinator: ShareCoordinator) -> None:
-    """A periodic job: where most records of a partition are out of date, everything is written
-    anew, and what lies before that is deleted."""
-    for runner, shard in coordinator.loaded():
-        log = runner.partition.log
-        count = log.log_end_offset - log.log_start_offset
-        if count >= 2 * len(shard.states) + REDUNDANT_MIN:
-            runner.perform(shard.snapshot_all(_Deletion(runner), runner.now()))
-
-
 def snapshot_cold(coordinator: ShareCoordinator, interval_ms: int) -> None:
     """A periodic job: what had no snapshot for so long gets one."""
     for runner, shard in coordinator.loaded():
         runner.perform(shard.snapshot_cold(interval_ms, runner.now()))
 
 
-class _Deletion:
-    """Waits for the new snapshots. What stood in the log before them is what they replace; what
-    was only on its way to the log then may stay."""
-
-    def __init__(self, runner: Runner[ShareShard]) -> None:
-        self._partition = runner.partition
-        self._end_offset = runner.partition.log.log_end_offset
-
-    def complete(self, response: Any) -> None:
-        if response is True and self._partition.online:
-            log = self._partition.log
-            log.delete_records(min(self._end_offset, log.high_watermark))
-
-
 def _refused(response: Any, code: ErrorCode) -> Any:
-    if response is True:
-        return False
     refused = type(response)(response.partition)
     refused.error_code = int(code)
     return refused

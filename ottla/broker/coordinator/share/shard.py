@@ -81,6 +81,11 @@ class ShareShard:
         self._partition_count_of = partition_count_of
         self.states: dict[SharePartitionKey, ShareState] = {}
 
+    @property
+    def record_count(self) -> int:
+        """How many records it needs."""
+        return len(self.states)
+
     def __repr__(self) -> str:
         return f"<ShareShard partitions={len(self.states)}>"
 
@@ -229,14 +234,12 @@ class ShareShard:
 
         return self._answered(command, Summary(key.partition), reply, now)
 
-    def snapshot_all(self, reply: Reply, now: Moment) -> Outcome:
-        """A snapshot of everything, so that no record before is needed any more; the reply is
-        completed with True when they are durable."""
+    def written_anew(self, now: Moment) -> Outcome:
+        """A snapshot of everything, so that no record before is needed any more."""
         outcome = Outcome(now)
         for key, state in self.states.items():
             value = state.snapshot(written_ms=now.wall_ms)
             self._write(outcome, ShareSnapshotKey(*key), value, now)
-        outcome.answers.append(Answer(reply, True))
         return outcome
 
     def snapshot_cold(self, interval_ms: int, now: Moment) -> Outcome:

@@ -338,6 +338,17 @@ class TransactionShard:
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """Nobody writes these records in a transaction."""
 
+    @property
+    def record_count(self) -> int:
+        """How many records it needs."""
+        return len(self.transactions)
+
+    def written_anew(self, now: Moment) -> Outcome:
+        """Records of all that there is, so that none before is needed any more."""
+        outcome = Outcome(now)
+        outcome.records += [self._record_of(one) for one in self.transactions.values()]
+        return outcome
+
     def next_deadline_ms(self) -> int | None:
         return self._timers.next_ms()
 
@@ -490,11 +501,14 @@ class TransactionShard:
         assert new.state in FOLLOWERS[before.state], (before, new)
         new.previous_producer_id = before.producer_id
         new.updated_ms = now.wall_ms
-        value = new.to_value(is_flexible=self._settings().version >= FLEXIBLE)
-        record = CoordinatorRecord(TransactionLogKey(new.transactional_id), value)
+        record = self._record_of(new)
         outcome.records.append(record)
         self.apply(record, now.wall_ms)
         self.transactions[new.transactional_id].last_epoch = new.last_epoch
+
+    def _record_of(self, transaction: Transaction) -> CoordinatorRecord:
+        value = transaction.to_value(is_flexible=self._settings().version >= FLEXIBLE)
+        return CoordinatorRecord(TransactionLogKey(transaction.transactional_id), value)
 
     def _tell_fenced(
         self, outcome: Outcome, transaction: Transaction, asker: Asker, error: KafkaError

@@ -1,0 +1,46 @@
+"""The coordinators' topics are kept short: a periodic job, in place of compaction.
+
+Where most records of a partition are out of date, all that its shard holds is written anew. When
+that is durable what lies before it is deleted: a replay begins with records that make all there is.
+Segments below the log start go with the next retention.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ottla.broker.coordinator.runtime import Coordinator, Runner, S
+from ottla.broker.replication.replicas import Partition
+
+REDUNDANT_MIN = 1000
+"""Records of a partition that may be out of date before they are deleted; a replay of so many takes
+some milliseconds."""
+
+
+def prune(coordinator: Coordinator[S], redundant_min: int = REDUNDANT_MIN) -> None:
+    """Of the partitions that are led here the one that needs it most, if any does: each takes the
+    loop for as long as its records take to be encoded."""
+    found = [(_surplus(runner, shard), runner, shard) for runner, shard in coordinator.loaded()]
+    surplus, runner, shard = max(found, key=lambda one: one[0], default=(0, None, None))
+    if runner is None or shard is None or surplus < redundant_min:
+        return
+    outcome = shard.written_anew(runner.now())
+    if outcome is None:
+        return  # it can be at another time
+    # What is only on its way to the log now may stay.
+    runner.anew_from = runner.partition.log.log_end_offset
+    outcome.due.append(partial(_delete_before, runner.partition, runner.anew_from))
+    runner.perform(outcome)
+
+
+def _surplus(runner: Runner[S], shard: S) -> int:
+    """How many records there are above twice what is needed."""
+    log = runner.partition.log
+    count = log.log_end_offset - max(log.log_start_offset, runner.anew_from)
+    return count - 2 * shard.record_count
+
+
+def _delete_before(partition: Partition, offset: int) -> None:
+    log = partition.log
+    if partition.online and log.failed is None:
+        log.delete_records(min(offset, log.high_watermark))
