@@ -210,6 +210,13 @@ FRAMING = [
     _row("wrong CRC", lambda now: corrupted(batch(now)), CORRUPT, reaches_log=False),
     _row("magic 0", lambda now: legacy(0), INVALID, reaches_log=False),
     _row("magic 1", lambda now: legacy(1), INVALID, reaches_log=False),
+    _row(
+        "magic 1, with what would be the transactional bit in its time",
+        lambda now: relabelled(legacy(1), 22, b"\xff"),
+        INVALID,
+        reaches_log=False,
+    ),
+    _row("nothing but ones", lambda now: b"\xff" * 70, CORRUPT, reaches_log=False),
     _row("relabelled magic 0", lambda now: relabelled(batch(now), 16, b"\0"), INVALID),
     _row("relabelled magic 1", lambda now: relabelled(batch(now), 16, b"\1"), INVALID),
     _row("magic 3", lambda now: relabelled(batch(now), 16, b"\3"), CORRUPT),
@@ -261,11 +268,9 @@ HEADERS = [
 TIMESTAMPS = [
     _row(
         "two hours ahead",
-        # By the header one record is too late, and its last is named; Kafka, which reads them
-        # all, names both.
         lambda now: batch(now + 2 * HOUR_MS),
         ErrorCode.INVALID_TIMESTAMP,
-        record_errors=(1,),
+        record_errors=(0, 1),
     ),
     _row("timestamp -1", lambda now: batch(-1), NONE, stored=lambda sent, stored: True),
     _row("timestamp -5", lambda now: batch(-5), NONE, stored=lambda sent, stored: True),

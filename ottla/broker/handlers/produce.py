@@ -19,6 +19,7 @@ from ottla.broker.handlers.transactional import Admission
 from ottla.broker.replication.replicas import Partition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
+from ottla.protocol.records.batch import MAGIC, MAGIC_POSITION
 from ottla.protocol.records.codecs import Codec
 
 PartResponse = ProduceResponse.PartitionProduceResponse
@@ -199,7 +200,8 @@ def _append(
     if records is None:
         refuse(part, ErrorCode.INVALID_RECORD, "The records of a partition cannot be null.")
         return
-    if len(records) > ATTRIBUTES_LOW_BYTE:
+    # In older formats other things stand there, and `check` says what is wrong.
+    if len(records) > ATTRIBUTES_LOW_BYTE and records[MAGIC_POSITION] == MAGIC:
         attributes = records[ATTRIBUTES_LOW_BYTE]
         if attributes & TRANSACTIONAL_BIT and asker is None:
             refuse(part, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
