@@ -15,7 +15,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.records.batch import iterate_headers
 from tests.coordinator.asking import ask
-from tests.handlers.rooms import House
+from tests.handlers.rooms import NODE_ID, House
 from tests.handlers.transactions import PRODUCER_ID, Transactions
 
 TOPIC = "t"
@@ -240,6 +240,63 @@ async def test_what_is_not_enough_waits(house: House) -> None:
 
     assert isinstance(parked, ParkedFetch)
     parked.on_abandoned()
+
+
+@pytest.mark.parametrize("other", [7, 0], ids=["an unknown partition", "an unknown topic"])
+async def test_what_is_not_there_ends_no_wait(house: House, other: int) -> None:
+    """Who still asks for what was deleted would ask without end; it hears of it with the rest."""
+    topic_id = await house.create(TOPIC)
+    request = _patient(topic_id)
+    request.min_bytes = 1
+    unknown = topic_id if other else bytes(16)[:15] + b"x"
+    parts = [FetchRequest.FetchPartition(other)]
+    request.topics.append(FetchRequest.FetchTopic(topic_id=unknown, partitions=parts))
+    answers = _parked(house, request)
+    await house.append(TOPIC, 0, [b"v"])
+    (known, absent) = (part for one in answers.given[0].responses for part in one.partitions)
+
+    assert (known.error_code, absent.partition_index) == (0, other)
+    assert absent.error_code in (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    )
+    del request.topics[0]
+    assert not isinstance(handle_fetch(house.session, request, 16), Pending)
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_what_is_there_and_cannot_be_read_ends_the_wait(house: House, is_lost: bool) -> None:
+    topic_id = await house.create(TOPIC, partitions=2)
+    if is_lost:
+        lost = house.rooms.replicas.get(TOPIC, 1)
+        assert lost is not None
+        house.rooms.replicas.drop(lost, ErrorCode.KAFKA_STORAGE_ERROR)
+    request = _patient(topic_id)
+    offset = 0 if is_lost else 99
+    request.topics[0].partitions.append(FetchRequest.FetchPartition(1, fetch_offset=offset))
+    answer = handle_fetch(house.session, request, 16)
+
+    assert not isinstance(answer, Pending)
+    assert [bool(part.error_code) for part in answer.responses[0].partitions] == [False, True]
+
+
+@pytest.mark.parametrize("version", [15, 16])
+async def test_who_believes_in_a_former_leader_is_told_the_present_one(
+    house: House, version: int
+) -> None:
+    topic_id = await house.create(TOPIC)
+    await house.raise_leader_epoch(TOPIC, 0)
+    partition = house.rooms.replicas.get(TOPIC, 0)
+    assert partition is not None
+    request = _patient(topic_id)
+    request.topics[0].partitions[0].current_leader_epoch = partition.leader_epoch - 1
+    answer = await ask(house, request, version)
+    (part,) = answer.responses[0].partitions
+    told = (part.current_leader.leader_id, part.current_leader.leader_epoch)
+
+    assert part.error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert told == ((NODE_ID, partition.leader_epoch) if version >= 16 else (-1, -1))
+    assert [one.node_id for one in answer.node_endpoints] == [NODE_ID] * (version >= 16)
 
 
 async def test_who_waits_at_the_end_is_given_what_was_just_written(house: House) -> None:

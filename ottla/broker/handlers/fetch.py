@@ -15,6 +15,8 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
 
 TOPIC_IDS_SINCE_VERSION = 13
+NAMES_LEADER_SINCE_VERSION = 16
+"""KIP-951."""
 ISOLATION_LEVELS = (0, 1)
 MS_PER_S = 1000
 
@@ -31,7 +33,8 @@ def handle_fetch(
         resolved = rooms.fetch_sessions.resolve(request, by_topic_id=by_id, now_ms=now_ms)
     if resolved.error:
         return FetchResponse(error_code=int(resolved.error))
-    reading = FetchReading(rooms, request, resolved, by_id=by_id)
+    names_leader = version >= NAMES_LEADER_SINCE_VERSION
+    reading = FetchReading(session, request, resolved, by_id=by_id, names_leader=names_leader)
     refused = _refusal(request)
     if refused is not None:
         return reading.refuse(refused)

@@ -10,7 +10,8 @@ last segment is answered with that at once, as by Kafka's DelayedFetch.
 
 from __future__ import annotations
 
-from ottla.broker.handlers.context import Rooms
+from ottla.broker.handlers.context import Session
+from ottla.broker.handlers.endpoints import reachable_brokers
 from ottla.broker.handlers.partitions import absence
 from ottla.broker.log.file_slice import FileSlice
 from ottla.broker.log.log import UPPER_HIGH_WATERMARK, UPPER_LAST_STABLE, Log
@@ -22,6 +23,7 @@ from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
 PartitionData = FetchResponse.PartitionData
 TopicResponse = FetchResponse.FetchableTopicResponse
 
+UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 NO_RECORDS = b""
 ANY_AMOUNT = 1 << 62
 """More than a segment has: what a log says is available only of a fetch that is behind its last
@@ -34,10 +36,13 @@ class FetchReading:
 
     __slots__ = (
         "_by_id",
+        "_is_fenced",
         "_min_bytes",
+        "_names_leader",
         "_request",
         "_resolved",
         "_rooms",
+        "_session",
         "_told",
         "_upper",
         "found_bytes",
@@ -46,9 +51,20 @@ class FetchReading:
     )
 
     def __init__(
-        self, rooms: Rooms, request: FetchRequest, resolved: Resolved, *, by_id: bool
+        self,
+        session: Session,
+        request: FetchRequest,
+        resolved: Resolved,
+        *,
+        by_id: bool,
+        names_leader: bool,
     ) -> None:
+        """`names_leader`: whether who believes in a former leader is told the present one."""
+        rooms = session.rooms
+        self._session = session
         self._rooms = rooms
+        self._names_leader = names_leader
+        self._is_fenced = False
         self._request = request
         self._resolved = resolved
         self._by_id = by_id
@@ -84,13 +100,14 @@ class FetchReading:
 
     def attempt(self) -> FetchResponse:
         """Reads everything once. `satisfied` tells whether the answer may leave before the wait
-        is over: enough bytes, or any partition with an error."""
+        is over: enough bytes, or an error of a partition that there is, or none that there is."""
         budget = min(self._request.max_bytes, self._rooms.config.fetch_max_bytes)
         incremental = self._resolved.incremental
         self.partitions = []  # another list: who waits keeps that of the partitions it waits at
         self._told.clear()
         self.found_bytes = 0
         self.satisfied = False
+        self._is_fenced = False
         response = FetchResponse()
         fetch_session = self._resolved.session
         if fetch_session is not None:
@@ -100,7 +117,7 @@ class FetchReading:
         for wanted in self._resolved.wanted:
             part, known = self._read(wanted, budget)
             if part.error_code:
-                self.satisfied = True
+                self.satisfied |= known
             elif type(records := part.records) is FileSlice:
                 self.found_bytes += records.size
                 budget -= records.size
@@ -115,9 +132,11 @@ class FetchReading:
             _add(response.responses, wanted, part)
         for wanted, part in misplaced:  # errors of what is not there come last, as in Kafka
             _add(response.responses, wanted, part)
-        if self.found_bytes >= self._min_bytes:
+        if self.found_bytes >= self._min_bytes or len(misplaced) == len(self._resolved.wanted):
             self.satisfied = True
-        if fetch_session is not None and with_data:
+        if self._is_fenced and self._names_leader:
+            response.node_endpoints = self._own_endpoint()
+        if incremental and fetch_session is not None and with_data:
             fetch_session.moved_last([key_of(wanted, fetch_session) for wanted in with_data])
         return response
 
@@ -153,7 +172,7 @@ class FetchReading:
         for wanted in self._resolved.wanted:
             partition = self._find(wanted)
             if partition is None:
-                return True
+                continue  # it was not there before: what goes meanwhile ends the wait
             want = wanted.request
             try:
                 available = partition.log.bytes_available(
@@ -179,16 +198,15 @@ class FetchReading:
         """One partition's answer, and whether the partition exists."""
         partition = self._find(wanted)
         if partition is None:
-            return self._unknown(wanted), False
+            part = self._absent(wanted)
+            return part, part.error_code not in UNKNOWN
         self.partitions.append(partition)
         want = wanted.request
         epoch = want.current_leader_epoch
         if epoch >= 0 and epoch != partition.leader_epoch:
-            older = epoch < partition.leader_epoch
-            return _error(
-                wanted,
-                ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH,
-            ), True
+            if epoch > partition.leader_epoch:
+                return _error(wanted, ErrorCode.UNKNOWN_LEADER_EPOCH), True
+            return self._fenced(wanted, partition), True
         log = partition.log
         try:
             if want.last_fetched_epoch >= 0:
@@ -225,6 +243,21 @@ class FetchReading:
             return _error(wanted, ErrorCode.KAFKA_STORAGE_ERROR), True
         return part, True
 
+    def _fenced(self, wanted: Wanted, partition: Partition) -> PartitionData:
+        part = _error(wanted, ErrorCode.FENCED_LEADER_EPOCH)
+        self._is_fenced = True
+        if self._names_leader:
+            leader = self._rooms.config.node_id
+            part.current_leader = FetchResponse.LeaderIdAndEpoch(leader, partition.leader_epoch)
+        return part
+
+    def _own_endpoint(self) -> list[FetchResponse.NodeEndpoint]:
+        own_id = self._rooms.config.node_id
+        found = reachable_brokers(self._session).get(own_id)
+        if found is None:
+            return []
+        return [FetchResponse.NodeEndpoint(own_id, found.host, found.port, found.broker.rack)]
+
     def _readable(
         self, log: Log, offset: int, found: FileSlice, at_least_one: bool
     ) -> FileSlice | None:
@@ -246,7 +279,7 @@ class FetchReading:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
         return shorter
 
-    def _unknown(self, wanted: Wanted) -> PartitionData:
+    def _absent(self, wanted: Wanted) -> PartitionData:
         rooms = self._rooms
         name: str | None = wanted.topic
         if self._by_id:
