@@ -329,10 +329,9 @@ async def test_a_write_that_waits_is_told_as_by_the_handler_that_its_partition_i
     told = []
     for with_forms in (True, False):
         async with side(flush_messages="1", message_timestamp_type=stamp) as one:
-            frame = frame_of(produce(batch()), 9)
-            answer = one.response(frame)
+            answer = one.response(frame_of(produce(batch()), 9))
             if with_forms:
-                answer = one.served(frame)
+                answer = one.served(frame_of(produce(batch()), 9))
                 assert isinstance(answer, FormAnswer)
             answer.line = SimpleNamespace(answered=lambda _: None)
             partition = one.house.rooms.replicas.get("t", 0)

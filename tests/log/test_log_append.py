@@ -138,20 +138,34 @@ def test_attribute_bits_without_meaning_here_are_kept() -> None:
     assert headers_of(read_all(log))[0].attributes == DELETE_HORIZON | 0x80
 
 
-def test_a_timestamp_too_far_ahead_is_refused_by_the_header() -> None:
+@pytest.mark.parametrize(
+    ("times", "codec", "named"),
+    [
+        ((NOW, NOW + 2 * HOUR_MS), 0, [1]),
+        ((NOW + 2 * HOUR_MS, NOW), 0, [0]),
+        ((NOW + 2 * HOUR_MS, NOW + 2 * HOUR_MS), 0, [0, 1]),
+        # It is not unpacked for that, and the header does not say which record is the latest.
+        ((NOW + 2 * HOUR_MS, NOW), 1, [1]),
+    ],
+)
+def test_a_timestamp_too_far_ahead_is_refused_with_its_record(
+    times: tuple[int, ...], codec: int, named: list[int]
+) -> None:
     log = new_log()
     append(log, timestamp=NOW + HOUR_MS)
-    error = refusal(log, batch(2, timestamp=NOW + 2 * HOUR_MS))
+    records = [Record(0, one, b"k", b"v") for one in times]
+    error = refusal(log, memoryview(build_batch(records, codec=codec)))
 
     assert isinstance(error, RefusedBatch)
     assert error.code is ErrorCode.INVALID_TIMESTAMP
     assert error.message == "One or more records have been rejected due to invalid timestamp"
     assert error.record_errors == [
         (
-            1,
-            f"Timestamp {NOW + 2 * HOUR_MS + 1} of message with offset 1 is out of range. The"
+            index,
+            f"Timestamp {NOW + 2 * HOUR_MS} of message with offset {index} is out of range. The"
             f" timestamp should be within [{NOW - 2**63 + 1}, {NOW + HOUR_MS}]",
         )
+        for index in named
     ]
 
 
@@ -172,6 +186,18 @@ def test_the_append_time_bit_is_cleared_where_the_producer_sets_the_time() -> No
     assert result.log_append_time_ms == -1
     assert (header.is_log_append_time, header.max_timestamp) == (False, NOW)
     assert check_crc(records)
+
+
+@pytest.mark.parametrize("stamp", ["CreateTime", "LogAppendTime"])
+@pytest.mark.parametrize("timestamp", [NOW, -1])
+def test_the_append_time_bit_is_the_brokers(stamp: str, timestamp: int) -> None:
+    log = new_log(LogConfig(message_timestamp_type=stamp))
+    records = build_batch([Record(0, timestamp, b"k", b"v")])
+    sent = changed(memoryview(records), 21, TIMESTAMP_TYPE.to_bytes(2, "big"))
+    if (stamp, timestamp) == ("CreateTime", NOW):
+        log.append_as_leader(sent, leader_epoch=0, now_ms=NOW)
+    else:
+        assert refusal(log, sent).code is ErrorCode.INVALID_TIMESTAMP
 
 
 def test_the_broker_sets_the_time_in_the_header() -> None:

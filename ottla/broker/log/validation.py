@@ -13,6 +13,7 @@ The checks, in Kafka's order; the first that fails is the answer:
 | codec 5 to 7 | UNSUPPORTED_COMPRESSION_TYPE |
 | count not positive, or not last offset delta + 1 | INVALID_RECORD |
 | a control batch; a producer id without a sequence | INVALID_RECORD |
+| the bit of LogAppendTime on a topic that has it, or without any time | INVALID_TIMESTAMP |
 | timestamps, by the header, outside message.timestamp.*.max.ms | INVALID_TIMESTAMP |
 | compacted topic: a record without a key | INVALID_RECORD |
 
@@ -39,6 +40,7 @@ from ottla.protocol.records.batch import (
     MAGIC,
     MAGIC_POSITION,
     NO_TIMESTAMP,
+    TIMESTAMP_TYPE,
     BatchHeader,
 )
 from ottla.protocol.records.crc import Buffer, crc32c
@@ -65,6 +67,8 @@ PRODUCER_CODEC = "producer"
 # Kafka's smallest message, of magic 0, without the offset and the length in front of it.
 _RECORD_SIZE_MIN = 14
 _ERRORS_SHOWN_MAX = 3
+
+NOT_THE_PRODUCERS = "Producer should not set timestamp type to LogAppendTime."
 
 BatchFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 
@@ -161,12 +165,14 @@ class Rules:
             or (base_sequence < 0 and producer_id >= 0)
         ):
             raise RefusedBatch(ErrorCode.INVALID_RECORD)
+        if attributes & TIMESTAMP_TYPE and (self.log_append_time or max_timestamp == NO_TIMESTAMP):
+            raise _bad_timestamps([(0, NOT_THE_PRODUCERS)])
         if not self.log_append_time:
             if max_timestamp - now_ms > self.timestamp_after_max_ms:
-                raise self._bad_timestamp(max_timestamp, last_delta, now_ms)
+                raise self._out_of_range(records, max_timestamp, last_delta, now_ms)
             is_old = now_ms - base_timestamp > self.timestamp_before_max_ms
             if is_old and base_timestamp != NO_TIMESTAMP:
-                raise self._bad_timestamp(base_timestamp, 0, now_ms)
+                raise self._out_of_range(records, base_timestamp, 0, now_ms)
         if self.compacted and not attributes & CODEC_MASK and size <= IN_PLACE_BYTES_MAX:
             block = bytes(records[HEADER_SIZE:])
             self._check_keys(BatchHeader(*fields), block, len(block))
@@ -251,18 +257,49 @@ class Rules:
                 record_errors=errors,
             )
 
-    def _bad_timestamp(self, timestamp: int, index: int, now_ms: int) -> RefusedBatch:
+    def _out_of_range(
+        self, records: memoryview, timestamp: int, index: int, now_ms: int
+    ) -> RefusedBatch:
+        """Names the records that are to blame where they can be looked at in place; else one, by
+        the header, which does not say which record has the latest time."""
         low = now_ms - self.timestamp_before_max_ms
         high = now_ms + self.timestamp_after_max_ms
-        text = (
-            f"Timestamp {timestamp} of message with offset {index} is out of range."
-            f" The timestamp should be within [{low}, {high}]"
+        found = [
+            (at, one)
+            for at, one in _timestamps(records)
+            if one != NO_TIMESTAMP and not low <= one <= high
+        ]
+        return _bad_timestamps(
+            [
+                (
+                    at,
+                    f"Timestamp {one} of message with offset {at} is out of range."
+                    f" The timestamp should be within [{low}, {high}]",
+                )
+                for at, one in (found or [(index, timestamp)])[:RECORD_ERRORS_MAX]
+            ]
         )
-        return RefusedBatch(
-            ErrorCode.INVALID_TIMESTAMP,
-            "One or more records have been rejected due to invalid timestamp",
-            record_errors=[(index, text)],
-        )
+
+
+def _timestamps(records: memoryview) -> list[tuple[int, int]]:
+    """(place in the batch, time) of each record; nothing of one that would have to be unpacked, is
+    large, or cannot be read."""
+    from ottla.protocol.records.record import iterate_records
+
+    if records[CRC_START + 1] & CODEC_MASK or len(records) > IN_PLACE_BYTES_MAX:
+        return []
+    try:
+        return [(index, one.timestamp) for index, one in enumerate(iterate_records(records))]
+    except KafkaError:
+        return []
+
+
+def _bad_timestamps(errors: list[tuple[int, str]]) -> RefusedBatch:
+    return RefusedBatch(
+        ErrorCode.INVALID_TIMESTAMP,
+        "One or more records have been rejected due to invalid timestamp",
+        record_errors=errors,
+    )
 
 
 def check_internal(records: memoryview) -> BatchFields:
