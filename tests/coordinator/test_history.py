@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ottla.broker.coordinator.history import INTERVAL_MS, LINES_MAX, History
 from ottla.broker.coordinator.outcome import Moment, Told
+from ottla.broker.telemetry.shown import CHARS_MAX, ITEMS_MAX
 from ottla.testing.clock import SimClock
 from tests.log.events import RecordedEvents
 
@@ -64,3 +65,23 @@ def test_what_follows_every_rebalance_takes_no_room() -> None:
         )
     assert events.names.count("group_rebalances") == LINES_MAX
     assert events.names.count("group_events_too_many") == 0
+
+
+def test_what_a_client_made_long_is_cut_in_the_ring_and_in_the_log() -> None:
+    clock, events = SimClock(), RecordedEvents()
+    history = History(events)
+    group_id, names = "g" * 30_000, ["p" * 30_000] * 1000
+    told = Told("group_member_refused", group_id, "r" * 30_000, {"protocols": names, "members": 3})
+    history.add([told], now_of(clock))
+    (kept,) = history.told_of(group_id)
+
+    cut = {one: one * CHARS_MAX + "..." for one in "gpr"}
+    assert (kept["group"], kept["reason"], kept["members"]) == (cut["g"], cut["r"], 3)
+    assert kept["protocols"] == [cut["p"]] * ITEMS_MAX + [f"and {1000 - ITEMS_MAX} more"]
+    assert events.fields("group_member_refused") == {
+        "group": cut["g"],
+        "reason": cut["r"],
+        "protocols": kept["protocols"],
+        "members": 3,
+    }
+    assert history.told_of("g" * CHARS_MAX) == []

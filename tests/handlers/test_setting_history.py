@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.controller.setting_changes import SHOWN_CHARS_MAX
 from ottla.broker.handlers.telling import TOLD_PER_TURN
+from ottla.broker.telemetry.shown import CHARS_MAX
 from ottla.config.cautions import NO_EFFECT
 from ottla.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
 from ottla.protocol.messages.features import UpdateFeaturesRequest
@@ -221,6 +223,18 @@ async def test_events_of_a_group_have_the_changes_of_its_settings(house: House) 
         }
     ]
     assert history.told_of(LISTENER) == []
+
+
+async def test_a_group_and_a_client_of_long_names_are_cut_and_the_group_is_found(
+    house: House,
+) -> None:
+    house.session.client_id = "c" * 30_000
+    group_id = "g" * 30_000
+    await _change(house, GROUP, group_id, Item("consumer.session.timeout.ms", SET, "50000"))
+    (told,) = house.rooms.setting_history.told_of(group_id)
+
+    assert told["group"] == told["name"] == "g" * SHOWN_CHARS_MAX + "..."
+    assert told["client_id"] == "c" * CHARS_MAX + "..."
 
 
 async def test_others_get_the_loop_while_much_is_told(house: House) -> None:

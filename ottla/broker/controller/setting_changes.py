@@ -16,6 +16,7 @@ from ottla.broker.metadata.image import (
     TOPIC_RESOURCE,
     MetadataImage,
 )
+from ottla.broker.telemetry.shown import shown
 from ottla.config.catalogue import setting_key
 from ottla.config.cautions import caution_of_broker, caution_of_topic
 from ottla.protocol.messages.metadata_records import (
@@ -100,12 +101,10 @@ def _of_feature(image: MetadataImage, record: FeatureLevelRecord) -> SettingChan
 def _fit_to_show(change: SettingChange) -> SettingChange:
     is_secret = change.resource == BROKER and _is_secret(change.key)
     old, new = (
-        None if value is None else HIDDEN if is_secret else shortened(value)
+        HIDDEN if is_secret and value is not None else shown(value, SHOWN_CHARS_MAX)
         for value in (change.old, change.new)
     )
-    key, name = shortened(change.key), change.name
-    if change.resource != GROUP:  # by whose name its events are asked for
-        name = shortened(name)
+    key, name = shown(change.key, SHOWN_CHARS_MAX), shown(change.name, SHOWN_CHARS_MAX)
     return change._replace(name=name, key=key, old=old, new=new)
 
 
@@ -113,11 +112,6 @@ def _is_secret(key: str) -> bool:
     """Passwords, and what nobody here knows: a plugin's key may be one."""
     known = setting_key(key)
     return known is None or known.sensitive
-
-
-def shortened(value: str) -> str:
-    """A setting as it is shown."""
-    return value if len(value) <= SHOWN_CHARS_MAX else f"{value[:SHOWN_CHARS_MAX]}..."
 
 
 def _number(value: float) -> str:

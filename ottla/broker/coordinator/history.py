@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from ottla.broker.coordinator.outcome import Moment, Told
 from ottla.broker.ports import DEBUG, Events
+from ottla.broker.telemetry.shown import shown
 
 KEPT_MAX = 2000
 """Some hundred bytes each, and a rebalance is three or four of them: a broker that has one every
@@ -33,7 +34,7 @@ class Happened(NamedTuple):
 class History:
     """A bounded ring of events, which go to the broker's log, too; one per kind of coordinator,
     whose keys are called `of`. `counts` says how many of each there were since the broker
-    started."""
+    started. What clients made long is cut; groups that differ only behind the cut are one here."""
 
     __slots__ = (
         "_events",
@@ -58,7 +59,7 @@ class History:
     def add(self, told: Iterable[Told], now: Moment) -> None:
         """What happened together, in its order."""
         monotonic_ms, wall_ms = now
-        for one in told:
+        for one in map(_shown, told):
             event, group_id, reason, fields = one
             self.counts[event] += 1
             self._ring.append((wall_ms, one))
@@ -90,10 +91,11 @@ class History:
 
     def of_group(self, group_id: str | None) -> list[Happened]:
         """The events of one group, of all if it is None, the oldest first."""
+        asked = shown(group_id)
         return [
             Happened(wall_ms, *one)
             for wall_ms, one in self._ring
-            if group_id is None or one.group_id == group_id
+            if asked is None or one.group_id == asked
         ]
 
     def told_of(self, group_id: str | None) -> list[dict[str, Any]]:
@@ -108,3 +110,9 @@ class History:
             }
             for one in self.of_group(group_id)
         ]
+
+
+def _shown(told: Told) -> Told:
+    event, group_id, reason, fields = told
+    fields = {name: shown(value) for name, value in fields.items()}
+    return Told(event, shown(group_id), shown(reason), fields)

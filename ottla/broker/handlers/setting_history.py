@@ -10,9 +10,15 @@ from collections import Counter, deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.broker.controller.quota_accounts import ANONYMOUS
-from ottla.broker.controller.setting_changes import GROUP, SettingChange, setting_changes
+from ottla.broker.controller.setting_changes import (
+    GROUP,
+    SHOWN_CHARS_MAX,
+    SettingChange,
+    setting_changes,
+)
 from ottla.broker.handlers.telling import in_turns
 from ottla.broker.ports import Clock, Events
+from ottla.broker.telemetry.shown import shown
 
 if TYPE_CHECKING:
     from ottla.broker.handlers.context import Session
@@ -44,7 +50,7 @@ class SettingHistory:
         if change.caution is None:
             del fields["caution"]
         fields |= {
-            "client_id": session.client_id,
+            "client_id": shown(session.client_id),
             "principal": f"User:{ANONYMOUS}",
             "address": session.peer,
         }
@@ -56,10 +62,11 @@ class SettingHistory:
     def told_of(self, group_id: str | None) -> list[dict[str, Any]]:
         """The changes of a group's own settings, of all settings if it is None, the oldest first,
         for JSON; as groups' events, those of groups have the group and a reason."""
+        asked = shown(group_id, SHOWN_CHARS_MAX)
         told = []
         for wall_ms, fields in self._ring:
             own = fields["name"] if fields["resource"] == GROUP else None
-            if group_id is None or own == group_id:
+            if asked is None or own == asked:
                 verb = "took back" if fields["new"] is None else "set"
                 head: dict[str, Any] = {"wall_ms": wall_ms, "event": SETTING_CHANGED}
                 if own is not None:

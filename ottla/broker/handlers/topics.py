@@ -16,9 +16,10 @@ from ottla.broker.controller import partitions as partition_commands
 from ottla.broker.controller import topics as topic_commands
 from ottla.broker.controller.mutation_quotas import Charge, Mutations, nobody_pays
 from ottla.broker.controller.quota_accounts import ANONYMOUS
-from ottla.broker.controller.setting_changes import shortened
+from ottla.broker.controller.setting_changes import SHOWN_CHARS_MAX
 from ottla.broker.handlers.context import Rooms, Session
 from ottla.broker.handlers.telling import in_turns
+from ottla.broker.telemetry.shown import shown
 from ottla.config.cautions import caution_of_topic
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.topics import (
@@ -179,7 +180,9 @@ async def _tell_created(
         fields: dict[str, Any] = {"topic": topic.name, "partitions": topic.num_partitions}
         settings = {one.name: one.value or "" for one in asked[topic.name].configs}
         if settings:
-            fields["settings"] = {name: shortened(value) for name, value in settings.items()}
+            fields["settings"] = {
+                name: shown(value, SHOWN_CHARS_MAX) for name, value in settings.items()
+            }
         found = ((name, caution_of_topic(name, value)) for name, value in settings.items())
         cautions = {name: caution for name, caution in found if caution is not None}
         if cautions:
@@ -190,7 +193,7 @@ async def _tell_created(
 
 
 def _asker(session: Session) -> dict[str, str | None]:
-    return {"client_id": session.client_id, "address": session.peer}
+    return {"client_id": shown(session.client_id), "address": session.peer}
 
 
 def _throttled(rooms: Rooms, response: Answer, taken: Mutations | None) -> Answer:
