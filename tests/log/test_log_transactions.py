@@ -8,6 +8,7 @@ import random
 import pytest
 
 from ottla.broker.log.log import UPPER_LAST_STABLE, Log
+from ottla.broker.log.segments import OPEN_SEALED_MAX
 from ottla.broker.log.transaction_index import AbortedTransaction, TransactionIndex
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.control import build_marker
@@ -146,6 +147,56 @@ def test_no_transaction_index_is_asked_twice_for_one_slice(monkeypatch: pytest.M
     assert log.aborted_in(3, found) == []
 
     assert len(asked) == len(set(asked)) == len(log.segments) > 5
+
+
+def abort(
+    log: Log, count: int, *, producer_id: int = 1, synced: bool = True
+) -> list[tuple[int, int]]:
+    """So many aborted transactions of one new producer, which fill some segments."""
+    aborted = []
+    for sequence in range(count):
+        aborted.append((producer_id, write(log, producer_id, sequence)))
+        end(log, producer_id, committed=False)
+        if synced:
+            flush(log)
+    return aborted
+
+
+def in_files(log: Log) -> int:
+    return sum("in its file" in repr(one.transactions) for one in log.segments)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_aborted_transactions_of_what_nobody_reads_stay_in_their_files(clean: bool) -> None:
+    disk = new_disk()
+    log = open_log(disk, SMALL)
+    aborted = abort(log, 80)
+    count = len(log.segments)
+    assert count > OPEN_SEALED_MAX + 5
+    assert in_files(log) == count - 2  # the active one and the one before it
+
+    assert log.aborted_transactions(0, log.log_end_offset) == aborted
+    assert in_files(log) == count - 1 - OPEN_SEALED_MAX
+    assert log.aborted_transactions(aborted[5][1], aborted[20][1]) == aborted[5:20]
+
+    log.close(clean)
+    again = open_log(disk, SMALL, clean=clean)
+    assert in_files(again) == count - 1
+    assert again.aborted_transactions(0, again.log_end_offset) == aborted
+    again.truncate_to(aborted[30][1])
+    aborted[30:] = abort(again, 1, producer_id=2)
+    assert again.aborted_transactions(0, again.log_end_offset) == aborted
+
+
+def test_aborted_transactions_that_are_not_synced_are_kept() -> None:
+    log = new_log()
+    aborted = abort(log, 80, synced=False)
+    assert in_files(log) == 0
+    flush(log)
+    aborted += abort(log, 10, producer_id=2)
+
+    assert in_files(log) >= len(log.segments) - 2 - OPEN_SEALED_MAX > 0
+    assert log.aborted_transactions(0, log.log_end_offset) == aborted
 
 
 def test_a_committed_transaction_leaves_no_entry() -> None:

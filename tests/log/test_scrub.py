@@ -357,6 +357,7 @@ def test_a_transaction_index_that_lacks_an_entry_is_completed(harm: str) -> None
         assert len(bench.log.aborted_transactions(0, end)) < len(wanted)
     bench.scrubber = bench.new_scrubber()
     bench.round()
+    assert all("in its file" in repr(one.transactions) for one in bench.log.segments[:-1])
     assert bench.log.aborted_transactions(0, end) == wanted
     assert bench.events.names == (
         [] if harm == "sound" else ["transaction_index_mended"] * len(paths[:-1])

@@ -39,7 +39,10 @@ def _aborted(
     found: list[tuple[int, int]] = []
     upper = bound if slice_ is None else None
     for index in range(segments.floor_index(offset), len(segments)):
-        entries = segments[index].transactions.entries()
+        segment = segments[index]
+        if segment.transactions.has_file:
+            segments.read_from(segment)
+        entries = segment.transactions.entries()
         if not entries or entries[-1].last_offset < offset:
             continue
         if upper is None:

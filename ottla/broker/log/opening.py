@@ -256,6 +256,8 @@ class _Opening:
         for index, segment in enumerate(opened):
             end = opened[index + 1].base_offset if index + 1 < len(opened) else end_offset
             self._check_transactions(opened, segment, end)
+            if segment is not opened.active:
+                segment.transactions.release()
         self._tell_open_transactions()
         self._epochs.truncate_to(end_offset)
         self._epochs.start_at(log_start_offset)

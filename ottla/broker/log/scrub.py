@@ -60,6 +60,7 @@ class SegmentScrub:
         "error",
         "is_mended",
         "log",
+        "missing",
         "segment",
         "to_mend",
     )
@@ -72,6 +73,7 @@ class SegmentScrub:
         self.aborted: list[AbortedTransaction] = []
         # What the transaction index is to have, where it lacks something.
         self.to_mend: list[AbortedTransaction] = []
+        self.missing = 0
         # Whether that has been written; not where the log was deleted meanwhile.
         self.is_mended = False
         # What is known of producers, up to where the reading has come; None if it is not.
@@ -259,6 +261,8 @@ class Scrubber:
         missing = [one for one in work.aborted if one[:3] not in known]
         if missing:
             work.to_mend = sorted([*stored, *missing], key=lambda one: one.last_offset)
+            work.missing = len(missing)
+        index.release()
 
     def mended(self, work: SegmentScrub) -> None:
         """Takes up what `work.mend` has written, or tells why it could not."""
@@ -276,9 +280,9 @@ class Scrubber:
                 self._not_mended(work, error)
             return
         index = work.segment.transactions
-        missing = len(work.to_mend) - len(index.entries())
         index.take(work.to_mend)
-        self._events.error("transaction_index_mended", path=index.path, missing=missing)
+        index.release()
+        self._events.error("transaction_index_mended", path=index.path, missing=work.missing)
 
     def _not_mended(self, work: SegmentScrub, error: OSError) -> None:
         path = work.segment.transactions.path

@@ -287,7 +287,10 @@ class Segments:
         self._flushed_size = 0
         self._roll_after_ms = self._roll_after_timestamp = NO_TIMESTAMP
         if len(self._segments) > 2:
-            self._segments[-3].forget_recent()
+            left_behind = self._segments[-3]
+            left_behind.forget_recent()
+            if left_behind.is_synced:  # else it waits among the open
+                left_behind.transactions.release()
 
     # going
 
@@ -407,3 +410,4 @@ class Segments:
                 return
             del self._opened[oldest]
             oldest.release()
+            oldest.transactions.release()

@@ -11,7 +11,8 @@
 Committed transactions have no entry, and a segment without aborted ones has no file. A reader of
 [from, upper) needs each entry that ends at or above `from` and begins below `upper`; once an entry
 has a last stable offset of `upper` or more, no later one matters. Aborts are rare: the entries of
-a segment are read as a whole, once.
+a segment are read as a whole. In a topic that is kept for ever they are many in the end: those of
+the sealed segments that nobody reads stay in their files alone.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ class TransactionIndex:
         self._written = 0
 
     def __repr__(self) -> str:
-        return f"<TransactionIndex {self.path}>"
+        known = "in its file" if self._entries is None else f"known={len(self._entries)}"
+        return f"<TransactionIndex {self.path} {known}>"
 
     def entries(self) -> list[AbortedTransaction]:
         """All entries, in order of their markers. Bytes that are no entry of ours end them."""
@@ -214,6 +216,15 @@ class TransactionIndex:
             self.has_file = False
         self._entries = []
         self._written = 0
+
+    def release(self) -> None:
+        """Gives back entries that are in the file, until somebody asks for them.
+
+        Not of the active segment: an append reads nothing, for it never fails.
+        """
+        entries = self._entries
+        if entries and self._left is None and self._written == len(entries):
+            self._entries = None
 
     def open_for_sync(self) -> File:
         assert self.has_file, self.path
