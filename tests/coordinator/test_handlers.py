@@ -13,6 +13,7 @@ from ottla.protocol.api import SERVED, ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import groups
 from ottla.protocol.messages.consumer_group import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.topics import DeleteTopicsRequest
 from tests.coordinator.asking import ask
 from tests.handlers.rooms import NODE_ID, House
 
@@ -52,6 +53,18 @@ def test_the_versions_are_kafkas() -> None:
     served = {key: (SERVED[key].min_version, SERVED[key].max_version) for key in KAFKAS_RANGES}
 
     assert served == KAFKAS_RANGES
+
+
+async def test_no_hash_of_a_deleted_topic_is_kept(house: House) -> None:
+    topics = house.rooms.groups.topics
+    for name in ("gone", "stays"):
+        await house.create(name, partitions=50)
+        topics.group_hash([name])
+    assert repr(topics).endswith("hashes=2>")
+    await ask(house, DeleteTopicsRequest([], ["gone"], 5000), 5)
+
+    assert repr(topics).endswith("hashes=1>")
+    assert topics.group_hash(["gone"]) == 0
 
 
 async def test_the_topic_is_made_once_as_kafka_makes_it() -> None:

@@ -23,7 +23,9 @@ CONSUMER_OFFSETS = "__consumer_offsets"
 
 
 class GroupCoordinator(Coordinator[GroupShard]):
-    """The shards of __consumer_offsets that this broker leads."""
+    """The shards of __consumer_offsets that this broker leads; they have the `topics` in common."""
+
+    topics: ImageTopics
 
     def published(self, delta: Delta, image: MetadataImage) -> None:
         super().published(delta, image)
@@ -31,6 +33,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         known = image.topics.by_id
         names.update(known[one].name for one in delta.changed_partitions if one in known)
         if names:
+            self.topics.forget(names)
             any_new = any(one not in delta.base.topics.by_id for one in delta.changed_partitions)
             for _, shard in self.loaded():
                 shard.topics_changed(names, any_new=any_new)
@@ -55,7 +58,7 @@ def make_group_coordinator(
     def group_config(group_id: str) -> Mapping[str, str]:
         return image().configs.get(GROUP_RESOURCE, group_id)
 
-    return GroupCoordinator(
+    coordinator = GroupCoordinator(
         CONSUMER_OFFSETS,
         GROUP_RECORDS,
         loop=loop,
@@ -74,3 +77,5 @@ def make_group_coordinator(
         refuse=lambda response, code: refused(response, shown(code)),
         commit_timeout_ms=lambda: config().offsets_commit_timeout_ms,
     )
+    coordinator.topics = topics
+    return coordinator

@@ -82,6 +82,11 @@ class ImageTopics:
             return NO_TOPICS_HASH
         return xxh3_64(b"".join(_LONG.pack(self._hash_of(image, topic)) for topic in present))
 
+    def forget(self, names: Iterable[str]) -> None:
+        """These topics are gone, or others now: what was kept of them is of no more use."""
+        for name in names:
+            self._hashes.pop(name, None)
+
     def _hash_of(self, image: MetadataImage, topic: TopicImage) -> int:
         kept = self._hashes.get(topic.name)
         if kept is None or kept[0] is not topic:
