@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from ottla.broker.coordinator.timers import Timers
+from ottla.broker.coordinator.timers import STALE_MAX, Timers
 
 
 def test_what_is_due_comes_in_order_and_once() -> None:
@@ -49,6 +49,36 @@ def test_a_cancelled_one_is_never_due() -> None:
     assert timers.take_due(100) == []
 
 
+FAR_MS = 2**31 - 1
+MANY = 1000
+
+
+def queued(timers: Timers[int]) -> int:
+    return int(repr(timers).partition("queued=")[2].split()[0])
+
+
+def test_what_is_cancelled_does_not_stay_until_its_deadline() -> None:
+    timers: Timers[int] = Timers()
+    timers.set(-1, FAR_MS)
+    for key in range(MANY):
+        timers.set(key, FAR_MS + key)
+        timers.cancel(key)
+
+    assert queued(timers) <= 2 + STALE_MAX
+    assert timers.take_due(2 * FAR_MS) == [-1]
+
+
+def test_nor_does_what_a_nearer_deadline_has_replaced() -> None:
+    timers: Timers[int] = Timers()
+    for now_ms in range(MANY):
+        timers.set(0, FAR_MS + now_ms)
+        timers.set(0, now_ms)
+        assert timers.take_due(now_ms) == [0]
+
+    assert queued(timers) <= 2 + STALE_MAX
+    assert timers.take_due(2 * FAR_MS) == []
+
+
 def test_against_a_plain_dictionary() -> None:
     """Whatever is set and cancelled in whatever order, what is due is what a dictionary says."""
     rng = random.Random(3)
@@ -59,7 +89,8 @@ def test_against_a_plain_dictionary() -> None:
         key = rng.randrange(20)
         match rng.randrange(4):
             case 0 | 1:
-                deadline_ms = now_ms + rng.randrange(100)
+                deadline_ms = now_ms + rng.choice((100, 10_000))
+                deadline_ms -= rng.randrange(100)
                 timers.set(key, deadline_ms)
                 model[key] = deadline_ms
             case 2:

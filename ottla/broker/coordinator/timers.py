@@ -12,6 +12,10 @@ from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
+STALE_MAX = 64
+"""So many entries that mean nothing, and as many as there are deadlines, may lie in the heap before
+they leave it: a deadline may be a month away, and its group gone in a second."""
+
 
 class Timers(Generic[K]):
     """At most one deadline for each key. Times are milliseconds of any one clock."""
@@ -21,7 +25,7 @@ class Timers(Generic[K]):
     def __init__(self) -> None:
         self._deadlines: dict[K, int] = {}
         # The earliest entry of the heap for a key; later ones are left over and mean nothing.
-        self._queued: dict[K, int] = {}
+        self._queued: dict[K, tuple[int, int, K]] = {}
         self._heap: list[tuple[int, int, K]] = []
         self._count = 0
 
@@ -29,17 +33,19 @@ class Timers(Generic[K]):
         return len(self._deadlines)
 
     def __repr__(self) -> str:
-        return f"<Timers set={len(self._deadlines)} next={self.next_ms()}>"
+        queued = len(self._heap)
+        return f"<Timers set={len(self._deadlines)} queued={queued} next={self.next_ms()}>"
 
     def set(self, key: K, deadline_ms: int) -> None:
         """Sets the deadline of a key, in place of what it had."""
         self._deadlines[key] = deadline_ms
         queued = self._queued.get(key)
-        if queued is None or deadline_ms < queued:
+        if queued is None or deadline_ms < queued[0]:
             self._queue(key, deadline_ms)
 
     def cancel(self, key: K) -> None:
         self._deadlines.pop(key, None)
+        self._drop_stale()
 
     def deadline_ms(self, key: K) -> int | None:
         return self._deadlines.get(key)
@@ -52,8 +58,9 @@ class Timers(Generic[K]):
         """The keys whose deadlines have come, in their order; they have none afterwards."""
         due: list[K] = []
         while self._heap and self._heap[0][0] <= now_ms:
-            queued_ms, _, key = heapq.heappop(self._heap)
-            if self._queued.get(key) != queued_ms:
+            entry = heapq.heappop(self._heap)
+            key = entry[2]
+            if self._queued.get(key) is not entry:
                 continue
             del self._queued[key]
             deadline_ms = self._deadlines.get(key)
@@ -67,6 +74,13 @@ class Timers(Generic[K]):
         return due
 
     def _queue(self, key: K, deadline_ms: int) -> None:
-        self._queued[key] = deadline_ms
         self._count += 1
-        heapq.heappush(self._heap, (deadline_ms, self._count, key))
+        entry = self._queued[key] = (deadline_ms, self._count, key)
+        heapq.heappush(self._heap, entry)
+        self._drop_stale()
+
+    def _drop_stale(self) -> None:
+        if len(self._heap) > 2 * len(self._deadlines) + STALE_MAX:
+            self._queued = {key: self._queued[key] for key in self._deadlines}
+            self._heap = list(self._queued.values())
+            heapq.heapify(self._heap)
