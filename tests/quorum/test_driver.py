@@ -15,6 +15,7 @@ import pytest
 from ottla.broker.controller.features import abort_record
 from ottla.broker.controller.formatting import format_directories
 from ottla.broker.log.directories import LogDirError, make_log_dir
+from ottla.broker.log.log import UPPER_LOG_END
 from ottla.broker.metadata.delta import Delta
 from ottla.broker.metadata.image import MetadataImage
 from ottla.broker.metadata.records import MetadataError
@@ -471,6 +472,45 @@ async def test_a_snapshot_is_taken_when_it_is_time() -> None:
     await node.stop()
 
 
+async def test_short_runs_take_snapshots_as_a_long_one_does() -> None:
+    node = await running(settings=SMALL)
+    for number in range(20):
+        await node.create(f"t{number}")
+        await node.stop()
+        node = await running(node.disk, settings=SMALL)
+    await node.stop()
+
+    *_, newest = list_snapshots(node.disk, QUORUM_DIR)
+    assert 0 < newest.end_offset <= node.image.offset
+    log = node.quorum._store.log
+    behind = log.read(newest.end_offset, max_bytes=10**6, upper=UPPER_LOG_END, at_least_one=True)
+    assert behind is not None
+    assert behind.size < 2 * SMALL.snapshot_bytes
+
+
+@pytest.mark.parametrize("back_ms", [0, 30_000_000])
+async def test_short_runs_take_one_when_it_is_time(back_ms: int) -> None:
+    clock = SimClock()
+    node = await running(clock=clock)
+    await node.create("orders")
+    for _ in range(2):
+        await node.stop()
+        assert list_snapshots(node.disk, QUORUM_DIR) == [SnapshotId(0, 0)]
+        clock.advance(1_800_000)
+        clock.jump_wall(-back_ms)
+        node = await running(node.disk, clock=clock)
+        node.quorum.snapshot_if_due()
+
+    if back_ms:
+        clock.advance(3_600_000 - 1)
+        node.quorum.snapshot_if_due()
+        assert list_snapshots(node.disk, QUORUM_DIR) == [SnapshotId(0, 0)]
+        clock.advance(1)
+        node.quorum.snapshot_if_due()
+    assert len(list_snapshots(node.disk, QUORUM_DIR)) == 2
+    await node.stop()
+
+
 async def test_old_snapshots_and_the_log_below_the_new_one_go() -> None:
     settings = QuorumSettings(snapshot_bytes=2_000, segment_bytes=4_000, retention_bytes=12_000)
     node = await running(settings=settings)
@@ -543,12 +583,18 @@ async def test_a_transaction_that_a_former_leader_left_is_aborted() -> None:
     node.quorum._store.append(batch, epoch=1, now_ms=1)
     await node.quorum.stop()
 
-    again = await running(node.disk)
+    # A snapshot is due at once, and would end within the transaction.
+    again = await running(node.disk, settings=QuorumSettings(snapshot_bytes=1))
 
     assert "streams.version" not in again.image.features
     assert not again.quorum.in_transaction
     await again.create("more")
     await again.stop()
+    bootstrap, _, *later = list_snapshots(again.disk, QUORUM_DIR)
+    assert bootstrap == SnapshotId(0, 0)
+    for one in later:
+        again.disk.remove(f"{QUORUM_DIR}/{one.name}")
+    await (await running(again.disk)).stop()
 
 
 async def test_a_transaction_stays_open_until_its_end_is_in_the_log() -> None:

@@ -127,7 +127,7 @@ class Quorum:
         self._closed = False
         self._failed: BaseException | None = None
         self.in_transaction = False
-        """Whether the log ends inside a transaction that nobody will end (see `activate`)."""
+        """Whether the image ends inside a transaction that nobody will end (see `activate`)."""
 
     def __repr__(self) -> str:
         raft = self.__dict__.get("_raft", "not started")
@@ -173,12 +173,13 @@ class Quorum:
             self.in_transaction = loaded.in_transaction
             self._raft = Raft(self._local, self._endpoints, self._known(loaded))
             self._tip = loaded.image
+            self._bytes_since_snapshot = loaded.bytes_behind
             first = self._perform(self._raft.start(), now_ms)
             loading = False
         finally:
             if loading:
                 self._store.close(clean=False)
-        self._snapshot_due_ms = self._clock.monotonic_ms() + self._settings.snapshot_interval_ms
+        self._snapshot_due_ms = self._clock.monotonic_ms() + self._snapshot_wait_ms(loaded, now_ms)
         self._gathered += (_Change(loaded.delta, loaded.image, first.done, []), first)
         self._begin_soon()
         await first.done
@@ -228,8 +229,11 @@ class Quorum:
     def snapshot_if_due(self) -> None:
         """A periodic job: begins a snapshot when enough was written, or long enough ago; else the
         removal of the segments that snapshots have replaced, when their delay is over."""
-        # While changes are published the image ends within their batch; a snapshot may not.
-        if self._beside is not None or self._publishing is not None or self._closed:
+        if self._beside is not None or self._closed:
+            return
+        # While changes are published the image ends within their batch, and what a former leader
+        # left ends within its transaction; a snapshot may not.
+        if self._publishing is not None or self.in_transaction:
             return
         overdue = self._clock.monotonic_ms() >= self._snapshot_due_ms
         is_due = overdue or self._bytes_since_snapshot >= self._settings.snapshot_bytes
@@ -281,6 +285,13 @@ class Quorum:
             log_end_offset=self._store.log.log_end_offset,
             log_epoch=max(loaded.image.epoch, 0),
         )
+
+    def _snapshot_wait_ms(self, loaded: Loaded, now_ms: int) -> int:
+        """How long the newest snapshot will do, were nothing but time to count: many short runs
+        need one as a long one does. Where the wall clock went back, that is the whole interval."""
+        interval_ms, since_ms = self._settings.snapshot_interval_ms, loaded.behind_since_ms
+        age_ms = 0 if since_ms is None else now_ms - since_ms
+        return interval_ms - min(max(age_ms, 0), interval_ms)
 
     def _perform(self, output: Output, now_ms: int) -> _Change:
         """Does what a won election asks for; its records wait for their sync."""
@@ -336,7 +347,6 @@ class Quorum:
         )
         last_offset = self._store.append(batch, epoch=self.epoch, now_ms=self._clock.wall_ms())
         assert last_offset == end.offset, f"{last_offset} is not {end.offset}"
-        self.in_transaction = False
         self._bytes_since_snapshot += len(batch)
 
     def _future(self) -> asyncio.Future[None]:
@@ -396,6 +406,8 @@ class Quorum:
 
     def _show(self, change: _Change) -> None:
         self.image = change.image
+        if change.values:
+            self.in_transaction = False
         for listener in self._listeners:
             listener(change.delta, change.image)
 

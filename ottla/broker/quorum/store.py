@@ -63,13 +63,17 @@ class QuorumSettings(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """What the disk holds. `in_transaction` says that a former leader left one open."""
+    """What the disk holds. `in_transaction` says that a former leader left one open; behind the
+    newest snapshot the log has `bytes_behind`, since `behind_since_ms` by the wall clock of then,
+    which is None if there are none."""
 
     delta: Delta
     image: MetadataImage
     in_transaction: bool
     voters: VoterSet | None
     voters_in_log: bool
+    bytes_behind: int
+    behind_since_ms: int | None
 
 
 class QuorumStore:
@@ -109,14 +113,26 @@ class QuorumStore:
         offset = 0
         if self.snapshots:
             offset = self._load_snapshot(replay, self.snapshots[-1])
+        bytes_behind, behind_since_ms = 0, None
         for header, view in self._batches_from(offset):
             try:
                 self._add(replay, header, view)
             except QuorumError as error:
                 where = f"{self.directory}, batch at offset {header.base_offset}"
                 raise QuorumError(f"{where}: {error}.") from error
+            if not bytes_behind:
+                behind_since_ms = header.max_timestamp
+            bytes_behind += header.size
         delta, image = replay.finish()
-        return Loaded(delta, image, replay.in_transaction, self._voters, self._voters_in_log)
+        return Loaded(
+            delta,
+            image,
+            replay.in_transaction,
+            self._voters,
+            self._voters_in_log,
+            bytes_behind,
+            behind_since_ms,
+        )
 
     def append(self, batch: bytearray, *, epoch: int, now_ms: int) -> int:
         """Appends a batch of ours; the offset of its last record."""
