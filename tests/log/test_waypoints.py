@@ -282,3 +282,27 @@ def test_the_longest_unmarked_tails_come_first(monkeypatch: pytest.MonkeyPatch) 
     ticket = waypoint_keeper.begin(logs[2])
     assert ticket is not None
     assert waypoint_keeper.due_logs(logs) == [logs[0]]
+
+
+def test_no_turn_packs_more_producers_than_the_loop_has_time_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waypoint_keeper, "UNMARKED_BYTES_MAX", 50)
+    monkeypatch.setattr(waypoint_keeper, "UNMARKED_BYTES_MIN", 50)
+    monkeypatch.setattr(waypoint_keeper, "PRODUCERS_IN_A_TURN_MAX", 5)
+    disk = new_disk()
+    logs = []
+    for index, known in enumerate((6, 3, 2, 1)):
+        disk.make_dir(f"/data/t-{index}")
+        log = open_log(disk, directory=f"/data/t-{index}")
+        for producer_id in range(known):
+            append(log, producer_id=producer_id, producer_epoch=0, base_sequence=0)
+        append(log, 10 - index)
+        flush(log)
+        logs.append(log)
+    assert [len(log.producer_state.producers) for log in logs] == [6, 3, 2, 1]
+
+    assert waypoint_keeper.due_logs(logs) == logs[1:3]
+    for log in logs[1:3]:
+        assert waypoint_keeper.begin(log) is not None
+    assert waypoint_keeper.due_logs(logs) == [logs[3]]

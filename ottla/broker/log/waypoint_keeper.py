@@ -8,6 +8,7 @@ offsets are synced by now. One that is not yet waits for the next turn.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import accumulate
 
 from ottla.broker.log.flush import REFUSALS
 from ottla.broker.log.log import Log
@@ -23,19 +24,28 @@ UNMARKED_BYTES_MAX = 1024 * 1024
 # the lower bound, which many small logs stay below.
 UNMARKED_BYTES_MAX_IN_ALL = 8 * 1024 * 1024
 UNMARKED_BYTES_MIN = 64 * 1024
-# Each costs the loop some 100 us.
+# Each costs the loop some 100 us, and a microsecond for each producer that its log knows. A log
+# that knows more of them than a turn may pack gets no more: after a crash more of it is scanned.
 WAYPOINTS_IN_A_TURN_MAX = 16
+PRODUCERS_IN_A_TURN_MAX = 4000
 
 
 def due_logs(logs: Iterable[Log]) -> list[Log]:
     """The logs to be marked in this turn, the longest unmarked tail first."""
-    tails = [(tail, log) for log in logs if (tail := log.unmarked_bytes) >= UNMARKED_BYTES_MIN]
+    tails = [
+        (tail, log)
+        for log in logs
+        if (tail := log.unmarked_bytes) >= UNMARKED_BYTES_MIN
+        and len(log.producer_state.producers) <= PRODUCERS_IN_A_TURN_MAX
+    ]
     least = UNMARKED_BYTES_MAX
     if sum(tail for tail, _ in tails) >= UNMARKED_BYTES_MAX_IN_ALL:
         least = UNMARKED_BYTES_MIN
     tails = [one for one in tails if one[0] >= least]
     tails.sort(key=lambda one: one[0], reverse=True)
-    return [log for _, log in tails[:WAYPOINTS_IN_A_TURN_MAX]]
+    producers = accumulate(len(log.producer_state.producers) for _, log in tails)
+    count = sum(one <= PRODUCERS_IN_A_TURN_MAX for one in producers)
+    return [log for _, log in tails[: min(count, WAYPOINTS_IN_A_TURN_MAX)]]
 
 
 def begin(log: Log) -> WaypointTicket | None:
