@@ -229,7 +229,7 @@ def test_a_compacted_topic_wants_keys() -> None:
     assert isinstance(error, RefusedBatch)
     assert error.code is ErrorCode.INVALID_RECORD
     assert error.record_errors == [
-        (1, "Compacted topic cannot accept message without key in topic partition orders-0.")
+        (1, "Compacted topic cannot accept message without key in topic partition orders-0")
     ]
     assert error.message is not None
     assert error.message.startswith(

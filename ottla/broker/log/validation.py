@@ -236,7 +236,7 @@ class Rules:
 
         text = (
             "Compacted topic cannot accept message without key in topic partition"
-            f" {self.topic_partition}."
+            f" {self.topic_partition}"
         )
         errors: list[tuple[int, str]] = []
         count = 0
