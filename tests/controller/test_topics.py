@@ -346,6 +346,32 @@ def test_growth_that_is_refused(wanted: Wanted, code: int, message: str | None) 
     assert results == [(code, message)]
 
 
+@pytest.mark.parametrize("validate_only", [False, True])
+@pytest.mark.parametrize(
+    ("name", "lost"),
+    [
+        ("__consumer_offsets", "all groups and their committed offsets"),
+        ("__transaction_state", "all transactional ids and what they had open"),
+        ("__share_group_state", "what share groups have acknowledged"),
+    ],
+)
+def test_the_coordinators_topics_do_not_grow(name: str, lost: str, validate_only: bool) -> None:
+    request = CreatePartitionsRequest([Wanted(name, 51, None)], validate_only=validate_only)
+
+    records, response = create_partitions(
+        with_topic(name, partitions=50), request, rng=random.Random(1)
+    )
+
+    assert records == []
+    assert [(one.error_code, one.error_message) for one in response.results] == [
+        (
+            37,
+            f"The number of partitions of {name} cannot be changed: {lost} would be looked for in"
+            " other partitions, and be lost.",
+        )
+    ]
+
+
 def test_growth_asked_twice_is_refused() -> None:
     records, results = grow(
         Wanted("orders", 3, None), Wanted("orders", 4, None), image=with_topic()

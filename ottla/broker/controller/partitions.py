@@ -1,4 +1,8 @@
-"""Topics grow: what CreatePartitions writes and answers. Pure, with Kafka's checks and words."""
+"""Topics grow: what CreatePartitions writes and answers. Pure, with Kafka's checks and words.
+
+One check is our own: the coordinators' topics do not grow. Kafka lets them, and when its brokers
+restart they look for each group and transactional id in another partition than it was written to.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from collections import Counter
 from ottla.broker.controller.mutation_quotas import Charge, nobody_pays
 from ottla.broker.controller.placement import place
 from ottla.broker.controller.topics import (
+    LOST_WITH,
     PARTITIONS_PER_REQUEST_MAX,
     check_manual_assignment,
     new_partition,
@@ -91,6 +96,13 @@ def _check_count(wanted: Wanted, current: int, room: int) -> None:
             ErrorCode.INVALID_PARTITIONS,
             f"The topic {wanted.name} currently has {current} partition(s);"
             f" {wanted.count} would not be an increase.",
+        )
+    lost = LOST_WITH.get(wanted.name)
+    if lost is not None:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The number of partitions of {wanted.name} cannot be changed: {lost} would be looked"
+            " for in other partitions, and be lost.",
         )
     if wanted.count - current > room:
         raise KafkaError(

@@ -48,6 +48,13 @@ UNKNOWN_TOPIC_ID = "This server does not host this topic ID."
 NAMED_BY_BOTH = "The provided topic name maps to an ID that was already supplied."
 INVALID_REQUEST = int(ErrorCode.INVALID_REQUEST)
 
+LOST_WITH = {
+    "__consumer_offsets": "all groups and their committed offsets",
+    "__transaction_state": "all transactional ids and what they had open",
+    "__share_group_state": "what share groups have acknowledged",
+}
+"""What coordinators keep in topics, which anybody may delete, as in Kafka, and nobody may grow."""
+
 Topic = CreateTopicsRequest.CreatableTopic
 Result = CreateTopicsResponse.CreatableTopicResult
 Described = list[CreateTopicsResponse.CreatableTopicConfigs]

@@ -37,12 +37,6 @@ DeletedTopic = DeleteTopicsResponse.DeletableTopicResult
 GrownTopic = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 DELETE_STATES_SINCE_VERSION = 6
-LOST_WITH = {
-    "__consumer_offsets": "all groups and their committed offsets",
-    "__transaction_state": "all transactional ids and what they had open",
-    "__share_group_state": "what share groups have acknowledged",
-}
-"""What coordinators keep in topics, which anybody may delete, as in Kafka."""
 TIMED_OUT = int(ErrorCode.REQUEST_TIMED_OUT)
 CREATE_REFUSED_SINCE_VERSION = 6
 DELETE_REFUSED_SINCE_VERSION = 5
@@ -108,7 +102,7 @@ async def handle_delete_topics(
     )
     async for topic in in_turns(response.responses):
         if not topic.error_code:
-            lost = LOST_WITH.get(topic.name or "")
+            lost = topic_commands.LOST_WITH.get(topic.name or "")
             if lost is None:
                 rooms.events.info("topic_deleted", topic=topic.name, **_asker(session))
             else:
