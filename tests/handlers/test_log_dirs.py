@@ -50,6 +50,15 @@ async def test_only_the_asked_partitions_that_are_there(house: House) -> None:
     assert none.topics == []
 
 
+async def test_all_partitions_of_a_topic_that_is_named_twice(house: House) -> None:
+    await house.create("a", partitions=3)
+    wanted = [Wanted("a", [0]), Wanted("a", [2]), Wanted("a", [])]
+
+    (result,) = (await house.ask(DescribeLogDirsRequest(wanted), 4)).results
+
+    assert list(sizes(result)) == [("a", 0), ("a", 2)]
+
+
 async def test_an_offline_directory_says_so(house: House) -> None:
     await house.create("a")
     house.fail_disk()

@@ -15,7 +15,7 @@ Of a partition that is named more than once the last directory counts, and it is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from ottla.broker.handlers.context import Rooms, Session
 from ottla.broker.handlers.partitions import absence
@@ -35,7 +35,7 @@ PartitionAnswer = DescribeLogDirsResponse.DescribeLogDirsPartition
 Altered = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
 AlteredPartition = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
 
-Wanted = Mapping[str, frozenset[int]] | None
+Wanted = Mapping[str, Set[int]] | None
 """Topic -> partitions; None for all."""
 
 
@@ -43,9 +43,7 @@ def handle_describe_log_dirs(
     session: Session, request: DescribeLogDirsRequest, version: int
 ) -> DescribeLogDirsResponse:
     """Every log directory, with those of the asked partitions that are in it, or on their way."""
-    wanted: Wanted = None
-    if request.topics is not None:
-        wanted = {topic.topic: frozenset(topic.partitions) for topic in request.topics}
+    wanted = _wanted(request)
     rooms = session.rooms
     return DescribeLogDirsResponse(
         results=[_described(rooms, log_dir, wanted) for log_dir in rooms.logs.dirs]
@@ -104,6 +102,15 @@ async def _alter(rooms: Rooms, topic: str, index: int, path: str) -> ErrorCode:
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE
+
+
+def _wanted(request: DescribeLogDirsRequest) -> Wanted:
+    if request.topics is None:
+        return None
+    wanted: dict[str, set[int]] = {}
+    for topic in request.topics:
+        wanted.setdefault(topic.topic, set()).update(topic.partitions)
+    return wanted
 
 
 def _described(rooms: Rooms, log_dir: str, wanted: Wanted) -> DirAnswer:
