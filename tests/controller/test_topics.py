@@ -290,6 +290,29 @@ def test_topics_are_deleted_by_name_and_by_id() -> None:
     assert response.responses[4].error_message == "Duplicate topic name."
 
 
+@pytest.mark.parametrize(
+    ("names", "ids", "answered", "is_deleted"),
+    [
+        (1, 1, [("a", 42)], False),
+        (1, 2, [("a", 42), (None, 42)], False),
+        (2, 1, [("a", 42), ("a", 0)], True),
+        (2, 2, [("a", 42), (None, 42)], False),
+    ],
+)
+def test_a_name_whose_id_is_supplied_deletes_nothing(
+    names: int, ids: int, answered: list[tuple[str | None, int]], is_deleted: bool
+) -> None:
+    image = with_topic("a")
+    state = DeleteTopicsRequest.DeleteTopicState
+    topic_id = image.topics.by_name["a"].topic_id
+    request = DeleteTopicsRequest([state("a")] * names + [state(None, topic_id)] * ids)
+
+    records, response = delete_topics(image, request, version=6)
+
+    assert [(one.name, one.error_code) for one in response.responses] == answered
+    assert records == ([RemoveTopicRecord(topic_id)] if is_deleted else [])
+
+
 @pytest.mark.parametrize(("version", "code"), [(1, 42), (3, 73), (6, 73)])
 def test_deletion_may_be_turned_off(version: int, code: int) -> None:
     with pytest.raises(KafkaError) as refused:

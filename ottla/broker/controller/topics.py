@@ -127,17 +127,20 @@ def delete_topics(
         asked = [(name, ZERO_UUID) for name in request.topic_names]
     response = DeleteTopicsResponse()
     deleted: dict[bytes, Deleted] = {}
-    for (name, topic_id), count in Counter(asked).items():
+    counts = Counter(asked)
+    for (name, topic_id), count in counts.items():
         try:
             topic = _topic_to_delete(image, name, topic_id, count)
         except KafkaError as error:
             response.responses.append(Deleted(name, topic_id, int(error.code), error.message))
             continue
         result = deleted.get(topic.topic_id)
+        # An id that is refused as a duplicate was supplied all the same.
+        is_known = result is not None or counts[None, topic.topic_id] > 1
         if result is None:
             result = deleted[topic.topic_id] = Deleted(topic.name, topic.topic_id)
             response.responses.append(result)
-        else:
+        if is_known:
             result.error_code, result.error_message = INVALID_REQUEST, NAMED_BY_BOTH
     records: list[Message] = []
     for topic_id, result in deleted.items():
