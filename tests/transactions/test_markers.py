@@ -175,6 +175,31 @@ async def test_a_producer_whose_epoch_is_over_commits_no_offsets_and_harms_nobod
     assert not house.events.named("coordinator_append_failed")
 
 
+@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize("names", [[], ["t"]])
+async def test_a_transaction_begins_without_partitions(
+    house: House, names: list[str], version: int
+) -> None:
+    producer = await ask(house, InitProducerIdRequest(ID, 60_000), 4)
+    wanted: Any = AddPartitionsToTxnRequest
+    topics = [wanted.AddPartitionsToTxnTopic(name, []) for name in names]
+    one = ID, producer.producer_id, 0
+    if version == 4:
+        several = [wanted.AddPartitionsToTxnTransaction(*one, False, topics)]
+        (answer,) = (await ask(house, wanted(several), 4)).results_by_transaction
+        answered = answer.topic_results
+    else:
+        answered = (await ask(house, wanted([], *one, topics), 3)).results_by_topic_v3_and_below
+    _, shard = house.rooms.transactions.runner(ID)
+    state = shard.transactions[ID].state
+
+    assert [(topic.name, topic.results_by_partition) for topic in answered] == [
+        (name, []) for name in names
+    ]
+    assert state is TransactionState.ONGOING
+    assert await _end(house, producer.producer_id) == 0
+
+
 @pytest.mark.parametrize(("producer_id", "epoch"), [(-1, 0), (-5, 0), (5, -1)])
 async def test_nobodys_markers_are_not_written(house: House, producer_id: int, epoch: int) -> None:
     codes = await _mark(house, (producer_id, epoch, "t", 0, 0), (producer_id, epoch, OFFSETS, 0, 0))

@@ -87,7 +87,7 @@ def handle_add_partitions_to_txn(
     session: Session, request: AddPartitionsToTxnRequest, version: int
 ) -> AddPartitionsToTxnResponse | Pending:
     """Of one transaction, all of its partitions or none; from version 4 on of several, as brokers
-    ask, also only whether they are in."""
+    ask, also only whether they are in. Without partitions a transaction begins all the same."""
     rooms = session.rooms
     if version >= SEVERAL_SINCE_VERSION:
         return _add_several(rooms, request)
@@ -101,8 +101,6 @@ def handle_add_partitions_to_txn(
         request.v3_and_below_producer_epoch,
     )
     places = _places(topics)
-    if not places:
-        return AddPartitionsToTxnResponse()
 
     def make(enlisted: Enlisted) -> AddPartitionsToTxnResponse:
         codes = [_older(code, version) for code in enlisted.codes]
@@ -325,8 +323,8 @@ def _add(
     name, topics = asked.transactional_id, asked.topics
     refused = _unknown(rooms, topics, are_internal_refused=False)
     places = _places(topics)
-    if refused is not None or not places:
-        reply.complete(AddedTransaction(name, refused or []))
+    if refused is not None:
+        reply.complete(AddedTransaction(name, refused))
         return
     asker = Asker(name, asked.producer_id, asked.producer_epoch)
 
