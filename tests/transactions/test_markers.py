@@ -203,8 +203,10 @@ async def test_a_transaction_begins_without_partitions(
 @pytest.mark.parametrize(("producer_id", "epoch"), [(-1, 0), (-5, 0), (5, -1)])
 async def test_nobodys_markers_are_not_written(house: House, producer_id: int, epoch: int) -> None:
     codes = await _mark(house, (producer_id, epoch, "t", 0, 0), (producer_id, epoch, OFFSETS, 0, 0))
+    unknown = await _mark(house, (producer_id, epoch, "u", 0, 0), (producer_id, epoch, "t", 1, 0))
 
     assert codes == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2
+    assert unknown == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
     partition = house.rooms.replicas.get("t", 0)
     assert partition is not None
     assert partition.log.log_end_offset == 0
@@ -225,6 +227,23 @@ async def test_a_partition_that_is_named_twice_has_one_marker(house: House) -> N
     partition = house.rooms.replicas.get("t", 0)
     assert partition is not None
     assert partition.log.log_end_offset == 1
+
+
+async def test_offsets_of_nobodys_group_are_refused_where_the_partition_exists(
+    house: House,
+) -> None:
+    asked: Any = TxnOffsetCommitRequest
+    topics = [
+        asked.TxnOffsetCommitRequestTopic(name, [asked.TxnOffsetCommitRequestPartition(0, 5)])
+        for name in ("t", "u")
+    ]
+    answer = await ask(house, asked(ID, "", 7, 0, topics=topics), 3)
+
+    codes = {topic.name: topic.partitions[0].error_code for topic in answer.topics}
+    assert codes == {
+        "t": ErrorCode.INVALID_GROUP_ID,
+        "u": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
 
 
 async def test_a_pending_offset_goes_with_its_topic(house: House) -> None:

@@ -25,13 +25,13 @@ def handle_txn_offset_commit(
 ) -> TxnOffsetCommitResponse | Pending:
     """Answered when the offsets are on disk; they count when the transaction is committed."""
     rooms = session.rooms
-    if not request.group_id:
-        return refused(request, ErrorCode.INVALID_GROUP_ID)
     unknown = _take_out_unknown(rooms, request)
     if not request.topics:
         return TxnOffsetCommitResponse(topics=unknown)
     pending = CommitPending(unknown)
     try:
+        if not request.group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         runner, _ = rooms.groups.runner(request.group_id)
     except KafkaError as error:
         pending.complete(refused(request, error.code))

@@ -150,10 +150,11 @@ async def handle_write_txn_markers(
     rooms = session.rooms
     codes: dict[tuple[int, Place], ErrorCode] = {}
     wanted: dict[tuple[int, Place], Asked] = {}
+    existing = [dict.fromkeys(_existing(rooms, marker)) for marker in request.markers]
     for number, marker in enumerate(request.markers):
         if marker.producer_id >= 0 and marker.producer_epoch >= 0:
             asked = _asked(marker)
-            wanted.update({(number, place): asked for place in _existing(rooms, marker)})
+            wanted.update({(number, place): asked for place in existing[number]})
     written = Awaited()
 
     def then(key: tuple[int, Place], code: ErrorCode) -> None:
@@ -170,11 +171,11 @@ async def handle_write_txn_markers(
             async with asyncio.timeout(MARKERS_TIMEOUT_S):
                 await written.future
 
-    def code_of(number: int, marker: Marker, place: Place) -> ErrorCode:
-        if marker.producer_id < 0 or marker.producer_epoch < 0:
-            return ErrorCode.UNKNOWN_SERVER_ERROR  # what Kafka says of it
-        if (number, place) not in wanted:
+    def code_of(number: int, place: Place) -> ErrorCode:
+        if place not in existing[number]:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if (number, place) not in wanted:
+            return ErrorCode.UNKNOWN_SERVER_ERROR  # what Kafka says of a producer that is none
         return codes.get((number, place), ErrorCode.REQUEST_TIMED_OUT)
 
     response = WriteTxnMarkersResponse()
@@ -182,7 +183,7 @@ async def handle_write_txn_markers(
         topics = []
         for topic in marker.topics:
             found = [
-                MarkedPartition(index, int(code_of(number, marker, (topic.name, index))))
+                MarkedPartition(index, int(code_of(number, (topic.name, index))))
                 for index in topic.partition_indexes
             ]
             topics.append(MarkedTopic(topic.name, found))
