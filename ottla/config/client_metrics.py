@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ottla.config.keys import Key
+from ottla.config.keys import Key, Value
 from ottla.config.types import ConfigError, ConfigType
 
 INTERVAL_MS_MIN, INTERVAL_MS_MAX = 100, 3_600_000
@@ -23,12 +23,25 @@ MATCHED = (
 )
 """What a pattern of `match` may look at."""
 
+
+def _check_prefixes(key: Key, value: Value) -> None:
+    assert isinstance(value, tuple), key.name
+    if not all(value):
+        raise ConfigError(f"Configuration '{key.name}' values must not be empty.")
+
+
 CLIENT_METRICS_KEYS = {
     key.name: key
     for key in (
         Key("interval.ms", ConfigType.INT, "300000", "How often clients send their metrics."),
         Key("match", ConfigType.LIST, "", "Which clients: name=regular expression, all of them."),
-        Key("metrics", ConfigType.LIST, "", "Prefixes of names of metrics; * is all."),
+        Key(
+            "metrics",
+            ConfigType.LIST,
+            "",
+            "Prefixes of names of metrics; * is all.",
+            check=_check_prefixes,
+        ),
     )
 }
 

@@ -26,7 +26,7 @@ WholeResource = AlterConfigsRequest.AlterConfigsResource
 WholeItem = AlterConfigsRequest.AlterableConfig
 Outcome = tuple[int, str | None]
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, CLIENT_METRICS = 2, 4, 16
 SET, DELETE, APPEND, SUBTRACT = map(int, Operation)
 
 IMAGE = applied(
@@ -148,6 +148,24 @@ def test_changes_that_are_refused(resource: Resource, code: int, reason: str) ->
     assert error_code == code
     assert message is not None
     assert reason in message
+
+
+@pytest.mark.parametrize("metrics", ["a,,b", "a,", ",a", ","])
+def test_a_subscription_has_no_empty_prefix(metrics: str) -> None:
+    whole = WholeResource(CLIENT_METRICS, "mine", [WholeItem("metrics", metrics)])
+
+    records, outcomes = alter(Resource(CLIENT_METRICS, "mine", [Item("metrics", SET, metrics)]))
+    replaced, response = alter_configs(IMAGE, AlterConfigsRequest([whole]), config=config())
+
+    assert records == replaced == []
+    assert outcomes == [(40, "Configuration 'metrics' values must not be empty.")]
+    assert [(one.error_code, one.error_message) for one in response.responses] == outcomes
+
+
+def test_a_subscription_may_have_no_prefix_at_all() -> None:
+    _, outcomes = alter(Resource(CLIENT_METRICS, "mine", [Item("metrics", SET, "")]))
+
+    assert outcomes == [(0, None)]
 
 
 def test_a_refused_resource_leaves_the_others_alone() -> None:
