@@ -83,13 +83,15 @@ class Key:
     not_empty: bool = False
     """Of a list: it must have an entry, and none that is empty."""
     check: Callable[[Key, Value], None] | None = None
+    """Of a list: it sees each entry as often as it is there."""
 
     @property
     def sensitive(self) -> bool:
         return self.type is ConfigType.PASSWORD
 
     def parse(self, text: str) -> Value:
-        """The value that `text` stands for; ConfigError says what is wrong in Kafka's words."""
+        """The value that `text` stands for, of a list each entry once; ConfigError says what is
+        wrong in Kafka's words."""
         value = _PARSERS[self.type](self, text.strip())
         if isinstance(value, int | float) and not isinstance(value, bool):
             self._check_range(value)
@@ -99,7 +101,7 @@ class Key:
             self._check_not_empty(value)
         if self.check is not None:
             self.check(self, value)
-        return value
+        return tuple(dict.fromkeys(value)) if isinstance(value, tuple) else value
 
     def refuse(self, value: object, reason: str) -> ConfigError:
         return ConfigError(f"Invalid value {value} for configuration {self.name}: {reason}")
@@ -273,7 +275,7 @@ def _parse_double(key: Key, text: str) -> Value:
 def _parse_list(key: Key, text: str) -> Value:
     if not text:
         return ()
-    return tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    return tuple(part.strip() for part in text.split(","))
 
 
 def _parse_text(key: Key, text: str) -> Value:

@@ -299,8 +299,9 @@ def _compression_level(values: Mapping[str, Value]) -> int | None:
 
 
 def _check_throttled(key: Key, value: Value) -> None:
+    """Empty entries stand for nothing."""
     assert isinstance(value, tuple)
-    if value == ("*",) or all(_REPLICA.fullmatch(replica) for replica in value):
+    if "".join(value) == "*" or all(_REPLICA.fullmatch(one) for one in value if one):
         return
     raise key.refuse(
         f"[{', '.join(value)}]",

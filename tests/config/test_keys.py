@@ -103,6 +103,10 @@ def test_throttled_replicas_are_pairs_or_a_star() -> None:
     assert key.parse("0:1,1:1") == ("0:1", "1:1")
     assert key.parse("*") == ("*",)
     assert key.parse("") == ()
+    for text in ("0:1,", ",0:1", "0:1,,1:1", ",", "*,", ", *"):
+        assert key.parse(text)
+    for text in ("*,*", "*,0:1", "0:1,*"):
+        assert "must be the literal '*' or a list of" in refusal(key, text)
     assert refusal(key, "abc").startswith(
         "Invalid value [abc] for configuration leader.replication.throttled.replicas:"
         " leader.replication.throttled.replicas must be the literal '*' or a list of replicas"

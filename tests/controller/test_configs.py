@@ -102,6 +102,15 @@ def test_lists_shrink() -> None:
     assert records == [ConfigRecord(TOPIC, "orders", "cleanup.policy", "compact")]
 
 
+def test_nothing_is_added_to_a_list_that_may_have_empty_parts() -> None:
+    key = "leader.replication.throttled.replicas"
+    image = applied([ConfigRecord(TOPIC, "orders", key, "1:1")], IMAGE)
+
+    _, outcomes = alter(Resource(TOPIC, "orders", [Item(key, APPEND, "")]), image=image)
+
+    assert outcomes == [(0, None)]
+
+
 REFUSED = [
     (Resource(TOPIC, "orders", [Item("nope", SET, "1")]), 40, "Unknown topic config name: nope"),
     (Resource(TOPIC, "orders", [Item("retention.ms", SET, "x")]), 40, "retention.ms"),
