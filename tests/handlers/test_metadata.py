@@ -136,6 +136,20 @@ async def test_authorized_operations_are_all_of_them_when_asked(house: House) ->
     assert unasked.cluster_authorized_operations == NOT_ASKED
 
 
+async def test_nothing_is_known_of_the_operations_on_an_unknown_id(house: House) -> None:
+    await house.create("a")
+    asked = [topic(None, UNKNOWN_ID), topic("a"), topic("nope")]
+    request = MetadataRequest(asked, False, False, True)
+
+    answer = await house.ask(request, 12)
+
+    assert {one.name: one.topic_authorized_operations for one in answer.topics} == {
+        None: NOT_ASKED,
+        "a": TOPIC_OPERATIONS,
+        "nope": TOPIC_OPERATIONS,
+    }
+
+
 async def test_internal_topics_are_marked_even_when_they_do_not_exist(house: House) -> None:
     answer = await house.ask(MetadataRequest([topic("__consumer_offsets")], False), 12)
 

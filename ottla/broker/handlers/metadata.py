@@ -89,7 +89,8 @@ def handle_metadata(session: Session, request: MetadataRequest, version: int) ->
     )
     if request.include_topic_authorized_operations:
         for answer in topics:
-            answer.topic_authorized_operations = TOPIC_OPERATIONS
+            if answer.name is not None:
+                answer.topic_authorized_operations = TOPIC_OPERATIONS
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     return response
