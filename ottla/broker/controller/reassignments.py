@@ -51,12 +51,10 @@ class _Target(NamedTuple):
 def alter_partition_reassignments(
     image: MetadataImage, request: AlterPartitionReassignmentsRequest
 ) -> tuple[list[Message], AlterPartitionReassignmentsResponse]:
-    """Each partition is reassigned, called back or refused on its own."""
+    """Each partition is reassigned, called back or refused on its own. The answer says that the
+    factor may change whatever was asked, as Kafka's does."""
     records: list[Message] = []
-    response = AlterPartitionReassignmentsResponse(
-        allow_replication_factor_change=request.allow_replication_factor_change,
-        error_message=None if request.topics else "",
-    )
+    response = AlterPartitionReassignmentsResponse(error_message=None if request.topics else "")
     for topic in request.topics:
         answers: list[PartitionAnswer] = []
         response.responses.append(TopicAnswer(topic.name, answers))
