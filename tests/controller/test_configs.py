@@ -159,6 +159,35 @@ def test_changes_that_are_refused(resource: Resource, code: int, reason: str) ->
     assert reason in message
 
 
+@pytest.mark.parametrize(
+    ("key", "operation", "value", "code"),
+    [
+        ("nope", SET, "1", 40),
+        ("retention.ms", SET, "x", 40),
+        ("retention.ms", APPEND, "1", 40),
+        ("retention.ms", SET, "1", 3),
+        ("retention.ms", DELETE, None, 3),
+    ],
+)
+def test_a_topic_that_is_unknown_is_told_what_is_wrong_with_its_settings(
+    key: str, operation: int, value: str | None, code: int
+) -> None:
+    records, outcomes = alter(Resource(TOPIC, "other", [Item(key, operation, value)]))
+
+    assert records == []
+    assert [one for one, _ in outcomes] == [code]
+
+
+@pytest.mark.parametrize(("key", "code"), [("nope", 40), ("retention.ms", 3)])
+def test_the_older_request_looks_at_the_settings_of_an_unknown_topic(key: str, code: int) -> None:
+    whole = WholeResource(TOPIC, "other", [WholeItem(key, "1")])
+
+    records, response = alter_configs(IMAGE, AlterConfigsRequest([whole]), config=config())
+
+    assert records == []
+    assert [one.error_code for one in response.responses] == [code]
+
+
 @pytest.mark.parametrize("metrics", ["a,,b", "a,", ",a", ","])
 def test_a_subscription_has_no_empty_prefix(metrics: str) -> None:
     whole = WholeResource(CLIENT_METRICS, "mine", [WholeItem("metrics", metrics)])

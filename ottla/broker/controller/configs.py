@@ -154,13 +154,16 @@ class _Change:
         return settings
 
     def records(self, resource: Incremental | Whole, settings: Settings) -> list[Message]:
-        """What makes the resource's settings these, once they are found valid."""
+        """What makes the resource's settings these, once they are found valid. That a topic exists
+        is looked at last, as in Kafka."""
         kind, name = resource.resource_type, resource.resource_name
         self._check_resource(kind, name)
         old = self._image.configs.get(kind, name)
         named = {item.name: None for item in resource.configs}
         self._check_values(kind, name, settings)
         self._check_elr(kind, name, old, settings)
+        if kind == TOPIC_RESOURCE:
+            self._check_existence(name)
         records: list[Message] = []
         for key in dict.fromkeys([*named, *old]):
             value = settings.get(key)
@@ -173,7 +176,7 @@ class _Change:
 
     def _check_resource(self, kind: int, name: str) -> None:
         if kind == TOPIC_RESOURCE:
-            self._check_topic(name)
+            _check_topic_name(name)
         elif kind == BROKER_RESOURCE:
             self._check_broker(name)
         elif kind == GROUP_RESOURCE:
@@ -187,12 +190,7 @@ class _Change:
         else:
             raise _invalid(f"Unknown resource type {kind}")
 
-    def _check_topic(self, name: str) -> None:
-        if not name:
-            raise _invalid("Default topic resources are not allowed.")
-        fault = topic_name_fault(name)
-        if fault is not None:
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+    def _check_existence(self, name: str) -> None:
         if name not in self._image.topics.by_name:
             reason = f"The topic '{name}' does not exist."
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, reason)
@@ -255,6 +253,14 @@ class _Change:
             raise KafkaError(ErrorCode.INVALID_CONFIG, reason)
         value = settings.get(key, entry.value)
         return [] if not value else [part.strip() for part in value.split(",")]
+
+
+def _check_topic_name(name: str) -> None:
+    if not name:
+        raise _invalid("Default topic resources are not allowed.")
+    fault = topic_name_fault(name)
+    if fault is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
 
 
 def _replaced(resource: Whole) -> Settings:
