@@ -99,6 +99,39 @@ async def test_an_offset_out_of_range_is_told_where_others_have_taken_all_room(
     ]
 
 
+@pytest.mark.parametrize(
+    ("offset", "fetched_epoch", "expected"),
+    [
+        (3, 1, (ErrorCode.NONE, 0, 2)),  # no epoch 1: the end of the one before
+        (2, 1, (ErrorCode.NONE, 0, 2)),
+        (2, 0, (ErrorCode.NONE, -1, -1)),
+        (2, 3, (ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1)),
+        (0, 0, (ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1)),
+        (0, 1, (ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1)),
+    ],
+)
+async def test_where_the_log_of_a_client_leaves_ours(
+    house: House, offset: int, fetched_epoch: int, expected: tuple[int, int, int]
+) -> None:
+    """Epoch 0 has written the offsets 0 and 1, epoch 2 the offset 2; the log begins at 1."""
+    topic_id = await house.create(TOPIC)
+    await house.append(TOPIC, 0, [b"v"])
+    await house.append(TOPIC, 0, [b"v"])
+    for _ in range(2):
+        await house.raise_leader_epoch(TOPIC, 0)
+    await house.append(TOPIC, 0, [b"v"])
+    partition = house.rooms.replicas.get(TOPIC, 0)
+    assert partition is not None
+    partition.log.delete_records(1)
+    topic = _asked(topic_id, (0, offset))
+    topic.partitions[0].last_fetched_epoch = fetched_epoch
+    answer = await ask(house, FetchRequest(topics=[topic]), 16)
+    (part,) = answer.responses[0].partitions
+    diverging = part.diverging_epoch
+
+    assert (part.error_code, diverging.epoch, diverging.end_offset) == expected
+
+
 async def test_a_batch_that_has_no_room_behind_others_is_not_begun(house: House) -> None:
     """Java's consumer throws where it is sent the beginning of a batch and nothing else."""
     topic_id = await house.create(TOPIC, partitions=2)

@@ -328,9 +328,10 @@ def _error(wanted: Wanted, code: ErrorCode) -> PartitionData:
 
 
 def _divergence(log: Log, want: FetchRequest.FetchPartition) -> FetchResponse.EpochEndOffset | None:
-    """KIP-595: where the client's log leaves ours; OFFSET_OUT_OF_RANGE for an unknown epoch."""
+    """KIP-595: where the client's log leaves ours; OFFSET_OUT_OF_RANGE for an unknown epoch, and
+    below the log start, whatever the epoch: there is nothing left to compare with."""
     epoch, end_offset = log.end_offset_for_epoch(want.last_fetched_epoch)
-    if epoch < 0 or end_offset < 0:
+    if epoch < 0 or end_offset < 0 or want.fetch_offset < log.log_start_offset:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
     if epoch < want.last_fetched_epoch or end_offset < want.fetch_offset:
         return FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end_offset)
