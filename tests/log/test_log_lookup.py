@@ -98,8 +98,26 @@ def test_records_without_a_time_are_not_found_by_it() -> None:
     log = open_log(new_disk())
     log.append_as_leader(timed_batch([-1, -1]), leader_epoch=0, now_ms=NOW)
 
-    assert run_all(log.steps_to_max_timestamp()) is None
     assert first_at_time(log, 0) is None
+
+
+@pytest.mark.parametrize("codec", [0, 4])
+@pytest.mark.parametrize("batches", [[[-1, -1]] * 40, [[NOW, -1], *([[-1, -1]] * 39)]])
+def test_the_greatest_time_of_records_without_one_is_the_first_ones(
+    batches: list[list[int]], codec: int
+) -> None:
+    """As in Kafka; of those that are not deleted, where the one with a time is."""
+    log = open_log(new_disk(), SMALL)
+    for times in batches:
+        log.append_as_leader(timed_batch(times, codec=codec), leader_epoch=0, now_ms=NOW)
+    flush(log)
+    assert run_all(log.steps_to_max_timestamp()) == (0, batches[0][0], 0)
+    for start in (1, log.segments[2].base_offset + 1, log.log_end_offset - 1):
+        log.delete_records(start)
+        assert run_all(log.steps_to_max_timestamp()) == (start, -1, 0)
+
+    log.delete_records(log.log_end_offset)
+    assert run_all(log.steps_to_max_timestamp()) is None
 
 
 def test_the_brokers_time_counts_where_it_sets_it() -> None:

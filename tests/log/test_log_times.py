@@ -67,7 +67,7 @@ def check(log: Log, written: Times) -> None:
         if wanted > -1:
             assert first_at_time(log, wanted) == expected, wanted
     greatest = max((time for _, time in kept), default=-1)
-    expected = next(((o, t, 0) for o, t in kept if t == greatest > -1), None)
+    expected = next(((o, t, 0) for o, t in kept if t == greatest), None)
     assert run_all(log.steps_to_max_timestamp()) == expected
 
 

@@ -167,22 +167,19 @@ def first_at(segments: Segments, timestamp: int, log_start_offset: int) -> Steps
 
 
 def first_with_greatest(segments: Segments, log_start_offset: int) -> Steps:
-    """The first record of the log with the greatest timestamp.
+    """The first record of the log with the greatest timestamp, be that none (-1).
 
     If the log is trimmed between two steps it may be told that there is none.
     """
     yield from _load(segments)
     greatest = max(one.max_timestamp for one in segments[segments.floor_index(log_start_offset) :])
-    if greatest == NO_TIMESTAMP:
-        return None
     found = yield from first_at(segments, greatest, log_start_offset)
     if found is None:
         # It lies below the log start, in the segment that holds that.
         greatest = yield from _greatest_in_first(segments, log_start_offset)
         behind = segments[segments.floor_index(log_start_offset) + 1 :]
         greatest = max([greatest, *(segment.max_timestamp for segment in behind)])
-        if greatest > NO_TIMESTAMP:
-            found = yield from first_at(segments, greatest, log_start_offset)
+        found = yield from first_at(segments, greatest, log_start_offset)
     return found
 
 
