@@ -20,6 +20,8 @@ def epochs(*entries: tuple[int, int]) -> LeaderEpochs:
     ("epoch", "answer"),
     [
         (-1, (-1, -1)),
+        (-2, (-2, 10)),
+        (-(2**31), (-(2**31), 10)),
         (0, (0, 10)),  # below all known: that epoch, and the start of the first
         (2, (2, 20)),
         (3, (2, 20)),  # between: the one before, and where it ends
@@ -35,6 +37,7 @@ def test_where_an_epoch_ends(epoch: int, answer: tuple[int, int]) -> None:
 def test_an_empty_log_of_epoch_zero_answers_its_end() -> None:
     log = open_log(new_disk())
     assert log.end_offset_for_epoch(0) == (-1, -1)
+    assert log.end_offset_for_epoch(-2) == (-1, -1)
     log.assign_epoch(0)
 
     assert log.end_offset_for_epoch(0) == (0, 0)

@@ -96,9 +96,10 @@ class LeaderEpochs:
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """The newest epoch that is not above `epoch`, and where it ends; (-1, -1) if unknown.
 
-        For an epoch below all that are known: that epoch, and the start of the first known one.
+        For an epoch below all that are known: that epoch, and the start of the first known one. Of
+        the negative ones -1 alone is none, as in Kafka.
         """
-        if epoch < 0 or not self._epochs or epoch > self.latest:
+        if epoch == NO_EPOCH or not self._epochs or epoch > self.latest:
             return NO_EPOCH, NO_OFFSET
         if epoch == self.latest:
             return epoch, log_end_offset
