@@ -231,3 +231,17 @@ async def test_internal_topics_keep_their_records(house: House) -> None:
         ErrorCode.INVALID_TOPIC_EXCEPTION,
         -1,
     )
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition"), [("__consumer_offsets", 99), ("__share_group_state", 0)]
+)
+async def test_what_an_internal_topic_does_not_have_is_unknown(
+    house: House, topic: str, partition: int
+) -> None:
+    await house.create("__consumer_offsets")
+
+    assert await delete(house, 0, topic=topic, partition=partition) == (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        -1,
+    )

@@ -234,9 +234,9 @@ def _fetchable_end(log: Log, request: ListOffsetsRequest) -> int:
 
 
 def _delete_records(rooms: Rooms, topic: str, index: int, offset: int) -> int:
+    log = led_partition(rooms, topic, index).log
     if topic in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-    log = led_partition(rooms, topic, index).log
     if "delete" not in log.config.cleanup_policy:
         raise KafkaError(ErrorCode.POLICY_VIOLATION)
     if offset == TO_HIGH_WATERMARK:
