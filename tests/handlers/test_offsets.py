@@ -150,13 +150,28 @@ async def test_a_partition_that_lost_its_leader(stocked: House) -> None:
     assert (await list_offset(stocked, -1))[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_a_partition_asked_twice_is_refused(stocked: House) -> None:
-    asked = [ListOffsetsRequest.ListOffsetsPartition(0, -1, one) for one in (-1, -2)]
-    request = ListOffsetsRequest(-1, 0, [ListOffsetsRequest.ListOffsetsTopic("t", asked)])
+@pytest.mark.parametrize("asked", [[[0, 1, 0, 0]], [[0, 1], [0]], [[0], [0, 0], [1]]])
+async def test_a_partition_asked_twice_is_refused_once(
+    stocked: House, asked: list[list[int]]
+) -> None:
+    topics = [
+        ListOffsetsRequest.ListOffsetsTopic(
+            "t", [ListOffsetsRequest.ListOffsetsPartition(index, -1, -1) for index in indexes]
+        )
+        for indexes in asked
+    ]
+    answer = await stocked.ask(ListOffsetsRequest(-1, 0, topics), 11)
+    told = [
+        (part.partition_index, part.error_code)
+        for topic in answer.topics
+        for part in topic.partitions
+    ]
 
-    answer = await stocked.ask(request, 11)
-
-    assert {one.error_code for one in answer.topics[0].partitions} == {ErrorCode.INVALID_REQUEST}
+    assert told == [
+        (0, ErrorCode.INVALID_REQUEST),
+        (1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+    assert all(topic.partitions for topic in answer.topics)
 
 
 # OffsetForLeaderEpoch

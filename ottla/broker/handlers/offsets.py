@@ -65,18 +65,23 @@ Timed = tuple[str, AskedPartition, PartitionAnswer]
 def handle_list_offsets(
     session: Session, request: ListOffsetsRequest, version: int
 ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
-    """The offset for each asked timestamp; what is not found is -1 without an error."""
+    """The offset for each asked timestamp; what is not found is -1 without an error. A partition
+    that is asked more than once is answered once, with an error: which answer would count?"""
     response = ListOffsetsResponse()
     repeated = _repeated(request)
+    told: set[tuple[str, int]] = set()
     timed: list[Timed] | None = None
     for topic in request.topics:
         answers: list[PartitionAnswer] = []
-        response.topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(topic.name, answers))
         for asked in topic.partitions:
+            key = topic.name, asked.partition_index
+            if key in told:
+                continue
             answer = PartitionAnswer(asked.partition_index)
             answers.append(answer)
             try:
-                if (topic.name, asked.partition_index) in repeated:
+                if key in repeated:
+                    told.add(key)
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
                 found = _list_offset(session.rooms, request, topic.name, asked, version)
             except KafkaError as error:
@@ -87,6 +92,9 @@ def handle_list_offsets(
                 timed.append((topic.name, asked, answer))
             elif found is not None:
                 _fill(answer, found, version)
+        if answers:
+            named = ListOffsetsResponse.ListOffsetsTopicResponse(topic.name, answers)
+            response.topics.append(named)
     if timed is not None:
         steps = _look_up(session.rooms, request, version, timed)
         following = session.rooms.time_lookups.follow(steps)
@@ -152,7 +160,7 @@ def handle_delete_records(
 
 
 def _repeated(request: ListOffsetsRequest) -> set[tuple[str, int]]:
-    """The partitions that are asked more than once: which of the answers would count?"""
+    """The partitions that are asked more than once."""
     if len(request.topics) == 1 and len(request.topics[0].partitions) == 1:
         return set()
     seen: set[tuple[str, int]] = set()
