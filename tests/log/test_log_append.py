@@ -14,6 +14,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import (
     CONTROL,
     DELETE_HORIZON,
+    HEADER_SIZE,
     TIMESTAMP_TYPE,
     check_crc,
     read_header,
@@ -270,6 +271,24 @@ def test_prepare_refuses_what_an_append_would() -> None:
             log.prepare(records, now_ms=NOW)
 
         assert caught.value.log_start_offset == start
+
+
+@pytest.mark.parametrize("policy", ["compact", "delete"])
+def test_where_records_are_none_the_log_start_is_told(policy: str) -> None:
+    """Whether an append looks at them or what is done before it."""
+    config = LogConfig(cleanup_policy=frozenset({policy}))
+    log = new_log(config if policy == "compact" else replace(config, compression_type="gzip"))
+    append(log, 2)
+    flush(log)
+    log.delete_records(1)
+    records = changed(batch(), HEADER_SIZE, b"\xff" * 9)
+    with pytest.raises(RefusedBatch) as caught:
+        log.prepare(records, now_ms=NOW)
+    refused = [caught.value, *([refusal(log, records)] if policy == "compact" else [])]
+
+    for error in refused:
+        assert isinstance(error, RefusedBatch)
+        assert (error.code, error.log_start_offset) == (ErrorCode.INVALID_RECORD, 1)
 
 
 def test_a_full_disk_refuses_and_goes_on() -> None:

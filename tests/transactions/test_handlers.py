@@ -495,6 +495,22 @@ def test_who_verifies_refuses_what_was_not_added(version: int, code: int) -> Non
     in_a_house(scenario)
 
 
+def test_a_first_batch_that_does_not_begin_at_zero_is_told_the_log_start() -> None:
+    async def scenario(house: SteadyHouse) -> None:
+        await house.append(TOPIC, 0, [b"v", b"v"])
+        house.partition(TOPIC).log.delete_records(1)
+        producer = Producer(house, "x", is_newer=True)
+        assert await producer.init() == 0
+        producer.sequences[TOPIC, 0] = 3
+        answer = await ask(house, producer.writing(TOPIC, 0, b"v"), 12)
+        (part,) = answer.responses[0].partition_responses
+
+        assert part.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert (part.base_offset, part.log_start_offset) == (-1, 1)
+
+    in_a_house(scenario)
+
+
 # readers
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ottla.broker.coordinator.transaction.shard import Asker
 from ottla.broker.handlers.context import Rooms
 from ottla.broker.handlers.enlisting import ASK_AGAIN, Then
+from ottla.broker.log.validation import RefusedBatch
 from ottla.broker.replication.replicas import Partition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.produce import ProduceRequest
@@ -72,7 +73,9 @@ def check(
     adds = version >= ADDS_SINCE_VERSION
     is_known = asker.producer_id in partition.log.producer_state.producers
     if adds and not is_known and read_header(records).base_sequence:
-        raise KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        gap = RefusedBatch(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        gap.log_start_offset = partition.log.log_start_offset
+        raise gap
     verifies = adds or rooms.config.transaction_partition_verification_enable
     # Of an epoch that is over the log says so itself.
     if (

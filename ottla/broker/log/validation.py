@@ -24,7 +24,7 @@ unless the batch is small and not compressed. Nothing here knows offsets or writ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.broker.log import old_messages
@@ -48,6 +48,8 @@ from ottla.protocol.records.record import RECORDS_SIZE_MAX
 
 if TYPE_CHECKING:
     from mmap import mmap
+
+    from ottla.protocol.records.record import Record
 
 # The keys of a batch up to this size are looked at in place: some 100 records, half a millisecond.
 IN_PLACE_BYTES_MAX = 16 * 1024
@@ -232,15 +234,13 @@ class Rules:
 
     def _check_keys(self, header: BatchHeader, block: bytes | mmap, size: int) -> None:
         """Reads all records; refuses those of a compacted topic that have no key."""
-        from ottla.protocol.records.record import iterate_block
-
         text = (
             "Compacted topic cannot accept message without key in topic partition"
             f" {self.topic_partition}"
         )
         errors: list[tuple[int, str]] = []
         count = 0
-        for index, record in enumerate(iterate_block(header, block, size)):
+        for index, record in enumerate(_records_of(header, block, size)):
             if record.key is None and self.compacted:
                 count += 1
                 if count <= RECORD_ERRORS_MAX:
@@ -300,6 +300,16 @@ def _bad_timestamps(errors: list[tuple[int, str]]) -> RefusedBatch:
         "One or more records have been rejected due to invalid timestamp",
         record_errors=errors,
     )
+
+
+def _records_of(header: BatchHeader, block: bytes | mmap, size: int) -> Iterator[Record]:
+    """The records of a client's batch; raises RefusedBatch where they are none."""
+    from ottla.protocol.records.record import iterate_block
+
+    try:
+        yield from iterate_block(header, block, size)
+    except KafkaError as error:
+        raise RefusedBatch(error.code, error.message) from None
 
 
 def check_internal(records: memoryview) -> BatchFields:
