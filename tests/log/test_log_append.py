@@ -20,7 +20,8 @@ from ottla.protocol.records.batch import (
     read_header,
     write_crc,
 )
-from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.builder import assemble, build_batch, encode_record
+from ottla.protocol.records.compression import compress
 from ottla.protocol.records.record import Record, iterate_records
 from tests.log.logs import NOW, append, batch, flush, headers_of, new_disk, open_log, read_all
 
@@ -261,6 +262,40 @@ def test_prepare_brings_a_batch_to_the_topics_codec() -> None:
     assert (header.codec, header.producer_id, header.base_sequence) == (4, 5, 7)
     assert [one[1:] for one in iterate_records(read_all(log))] == [
         one[1:] for one in iterate_records(records)
+    ]
+
+
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("codec", [0, 2])
+@pytest.mark.parametrize(
+    "deltas", [(0, 7), (1, 0), (0, 0), (-5, 2**31 - 1), tuple(range(199, -1, -1))]
+)
+def test_prepare_numbers_the_records_that_it_packs_anew(
+    deltas: tuple[int, ...], codec: int, alone: bool
+) -> None:
+    """As Kafka does: a consumer would see an offset of the next batch, or go back."""
+    records = [
+        Record(
+            0, NOW - index, b"%d" % index, None if index % 2 else b"v" * 90, [("h", b"%d" % index)]
+        )
+        for index in range(len(deltas))
+    ]
+    block = b"".join(
+        encode_record(delta, one.timestamp - NOW, key=one.key, value=one.value, headers=one.headers)
+        for delta, one in zip(deltas, records, strict=True)
+    )
+    header = read_header(build_batch(records, codec=codec))
+    sent = assemble(header, compress(codec, block) if codec else block)
+    log = new_log(LogConfig(compression_type="gzip"))
+    append(log)
+    prepared = log.prepare(memoryview(sent), now_ms=NOW, alone=alone)
+    log.append_as_leader(memoryview(prepared), leader_epoch=0, now_ms=NOW)
+    stored = read_all(log)
+    stored = stored[headers_of(stored)[0].size :]
+
+    assert list(iterate_records(stored)) == [
+        one._replace(offset=1 + index, headers=tuple(one.headers))
+        for index, one in enumerate(records)
     ]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import tracemalloc
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 from aiokafka.record.default_records import (
@@ -31,7 +31,7 @@ from ottla.protocol.records.builder import assemble, build_batch, encode_record
 from ottla.protocol.records.codecs import Codec
 from ottla.protocol.records.columns import inspect_records, read_columns
 from ottla.protocol.records.control import read_control_batch, read_marker
-from ottla.protocol.records.recompress import recompress
+from ottla.protocol.records.recompress import recompress, renumbered
 from ottla.protocol.records.record import Record, iterate_records
 from ottla.protocol.records.varint import encode_varint, read_varint, read_varlong
 
@@ -194,6 +194,19 @@ def test_recompression_keeps_all_but_the_codec(source: Codec, target: Codec) -> 
     assert list(iterate_records(result)) == list(iterate_records(batch))
     assert recompress(batch, target, block=inspect_records(batch).block) == result
     assert batch == stored
+
+
+def test_records_that_outgrow_the_limit_with_their_numbers_are_refused() -> None:
+    def block(numbers: Iterable[int]) -> bytes:
+        return b"".join(encode_record(number, 0, key=None, value=b"v") for number in numbers)
+
+    alike, counted = block([0] * 100), block(range(100))
+    assert len(alike) < len(counted)
+
+    assert renumbered(alike, limit=len(counted)) == counted
+    with pytest.raises(KafkaError) as caught:
+        renumbered(alike, limit=len(counted) - 1)
+    assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
 @given(RECORDS, st.sampled_from(list(Codec)))

@@ -213,34 +213,42 @@ class Rules:
             packed = records[HEADER_SIZE:]
             plain, size = decompress_into_map(header.codec, packed, limit=RECORDS_SIZE_MAX)
             with plain:
-                self._check_keys(header, plain, size)
+                is_numbered = self._check_keys(header, plain, size)
                 with memoryview(plain) as whole, whole[:size] as block:
-                    return self._packed(records, header, block)
+                    return self._packed(records, header, block, is_numbered=is_numbered)
         try:
             payload = payload_of(records, header, limit=LARGE_BYTES)
         except KafkaError as error:
             if error.code is ErrorCode.MESSAGE_TOO_LARGE:
                 raise LargeBatch from None
             raise
-        self._check_keys(header, payload, len(payload))
-        return self._packed(records, header, payload)
+        is_numbered = self._check_keys(header, payload, len(payload))
+        return self._packed(records, header, payload, is_numbered=is_numbered)
 
-    def _packed(self, records: memoryview, header: BatchHeader, block: Buffer) -> bytearray:
-        from ottla.protocol.records.recompress import recompress
+    def _packed(
+        self, records: memoryview, header: BatchHeader, block: Buffer, *, is_numbered: bool
+    ) -> bytearray:
+        from ottla.protocol.records.recompress import recompress, renumbered
 
         if self.codec is None or header.codec == self.codec:
             return bytearray(records)
+        if not is_numbered:
+            block = renumbered(block)
         return recompress(records, self.codec, self.compression_level, block=block)
 
-    def _check_keys(self, header: BatchHeader, block: bytes | mmap, size: int) -> None:
-        """Reads all records; refuses those of a compacted topic that have no key."""
+    def _check_keys(self, header: BatchHeader, block: bytes | mmap, size: int) -> bool:
+        """Reads all records; refuses those of a compacted topic that have no key. Whether their
+        offsets are 0, 1, 2 and so on."""
         text = (
             "Compacted topic cannot accept message without key in topic partition"
             f" {self.topic_partition}"
         )
         errors: list[tuple[int, str]] = []
         count = 0
+        is_numbered = True
         for index, record in enumerate(_records_of(header, block, size)):
+            if record.offset != index:
+                is_numbered = False
             if record.key is None and self.compacted:
                 count += 1
                 if count <= RECORD_ERRORS_MAX:
@@ -256,6 +264,7 @@ class Rules:
                 f" total, and only showing the first three errors at most: [{shown}]",
                 record_errors=errors,
             )
+        return is_numbered
 
     def _out_of_range(
         self, records: memoryview, timestamp: int, index: int, now_ms: int
