@@ -6,6 +6,7 @@ import asyncio
 from functools import partial
 
 from ottla.broker.coordinator.pruning import prune
+from ottla.broker.coordinator.runtime import Coordinator, S
 from ottla.broker.coordinator.share.coordinator import snapshot_cold
 from ottla.broker.descriptors import RELEASE_INTERVAL_MS
 from ottla.broker.handlers.context import Rooms
@@ -113,6 +114,11 @@ def schedule_account_jobs(scheduler: Scheduler, rooms: Rooms) -> None:
     scheduler.every("idle-accounts", ACCOUNT_SWEEP_MS, forget_idle)
 
 
+async def _prune(coordinator: Coordinator[S]) -> None:
+    for _ in prune(coordinator):
+        await asyncio.sleep(0)
+
+
 def schedule_group_jobs(scheduler: Scheduler, rooms: Rooms) -> None:
     """The jobs of the group coordinator."""
 
@@ -124,7 +130,7 @@ def schedule_group_jobs(scheduler: Scheduler, rooms: Rooms) -> None:
 
     interval_ms = rooms.config.offsets_retention_check_interval_ms
     scheduler.every("offset-expiry", interval_ms, expire_offsets)
-    scheduler.every("group-state-pruning", PRUNE_INTERVAL_MS, partial(prune, rooms.groups))
+    scheduler.every("group-state-pruning", PRUNE_INTERVAL_MS, partial(_prune, rooms.groups))
 
 
 def schedule_transaction_jobs(scheduler: Scheduler, rooms: Rooms) -> None:
@@ -147,7 +153,7 @@ def schedule_transaction_jobs(scheduler: Scheduler, rooms: Rooms) -> None:
     remove_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
     scheduler.every("transaction-timeouts", abort_ms, abort_timed_out)
     scheduler.every("transactional-id-expiry", remove_ms, remove_expired)
-    scheduler.every("transaction-state-pruning", PRUNE_INTERVAL_MS, partial(prune, coordinator))
+    scheduler.every("transaction-state-pruning", PRUNE_INTERVAL_MS, partial(_prune, coordinator))
 
 
 def schedule_share_jobs(scheduler: Scheduler, rooms: Rooms) -> None:
@@ -155,5 +161,5 @@ def schedule_share_jobs(scheduler: Scheduler, rooms: Rooms) -> None:
     config, coordinator = rooms.config, rooms.share_state
     prune_ms = config.share_coordinator_state_topic_prune_interval_ms
     cold_ms = config.share_coordinator_cold_partition_snapshot_interval_ms
-    scheduler.every("share-state-pruning", prune_ms, partial(prune, coordinator))
+    scheduler.every("share-state-pruning", prune_ms, partial(_prune, coordinator))
     scheduler.every("share-state-snapshots", cold_ms, partial(snapshot_cold, coordinator, cold_ms))

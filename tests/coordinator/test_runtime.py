@@ -496,9 +496,9 @@ async def test_what_is_out_of_date_is_deleted_when_the_rest_is_written_anew(
     member_id = await _stable_member(house)
     log = _led(house).log
     end_offset = log.log_end_offset
-    prune(house.rooms.groups, REDUNDANT_MIN)
+    list(prune(house.rooms.groups, REDUNDANT_MIN))
     if is_again:
-        prune(house.rooms.groups, REDUNDANT_MIN)
+        list(prune(house.rooms.groups, REDUNDANT_MIN))
     assert log.log_start_offset == 0, "nothing of it is durable yet"
     await _committed(house)
 
@@ -513,7 +513,7 @@ async def test_what_cannot_be_written_anew_stays(house: House) -> None:
     for number in range(30):
         await ask(house, _commit(number), 9)
     house.disk.inject("pwrite", errno.ENOSPC, path=".log")
-    prune(house.rooms.groups, REDUNDANT_MIN)
+    list(prune(house.rooms.groups, REDUNDANT_MIN))
     refused = await ask(house, _fetch(), 9)
 
     assert refused.groups[0].error_code == ErrorCode.NOT_COORDINATOR
@@ -522,8 +522,12 @@ async def test_what_cannot_be_written_anew_stays(house: House) -> None:
 
 
 async def test_nothing_is_written_anew_while_a_transaction_has_offsets(house: House) -> None:
+    other = next(
+        f"g{number}" for number in range(99) if _led(house, f"g{number}") is not _led(house)
+    )
     for number in range(30):
         await ask(house, _commit(number), 9)
+        await ask(house, _commit(number, group=other), 9)
     runner, shard = house.rooms.groups.runner(GROUP)
     part = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(0, 77)
     topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic("t", [part])
@@ -534,10 +538,12 @@ async def test_nothing_is_written_anew_while_a_transaction_has_offsets(house: Ho
         if decided:
             marker = EndMarker(5, 0, committed=True, coordinator_epoch=0)
             runner.perform(shard.decide_transaction(marker, _Nobody(), runner.now()))
-        prune(house.rooms.groups, REDUNDANT_MIN)
+        list(prune(house.rooms.groups, REDUNDANT_MIN))
         await _committed(house)
+        await _committed(house, other)
 
         assert (log.log_start_offset > 0) == decided
+        assert _led(house, other).log.log_start_offset > 0, "it is held up by nobody"
     async with house.restarted() as again:
         assert await _committed(again) == 77
 

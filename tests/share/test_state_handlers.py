@@ -183,7 +183,7 @@ async def test_old_records_are_deleted(house: House) -> None:
     await ask(house, _initialize(house, [0, 1]), 0)
     for _ in range(12):
         await ask(house, _write(house), 1)
-    prune(house.rooms.share_state, redundant_min=5)
+    list(prune(house.rooms.share_state, redundant_min=5))
     runner, _ = house.rooms.share_state.runner(SharePartitionKey(GROUP, _id(house), 0).placed_by)
     await ask(house, _read(house, [0]), 0)
     log = runner.partition.log

@@ -223,8 +223,8 @@ class World:
                     lambda shard, now=now: shard.abort_timed_out(now)  # type: ignore[misc]
                 )
                 self.house.check_open()
-                prune(rooms.groups, REDUNDANT_MIN)
-                prune(rooms.transactions, REDUNDANT_MIN)
+                list(prune(rooms.groups, REDUNDANT_MIN))
+                list(prune(rooms.transactions, REDUNDANT_MIN))
 
     async def start(self) -> None:
         house = SteadyHouse(

@@ -7,6 +7,7 @@ Segments below the log start go with the next retention.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 from ottla.broker.coordinator.runtime import Coordinator, Runner, S
@@ -17,20 +18,20 @@ REDUNDANT_MIN = 1000
 some milliseconds."""
 
 
-def prune(coordinator: Coordinator[S], redundant_min: int = REDUNDANT_MIN) -> None:
-    """Of the partitions that are led here the one that needs it most, if any does: each takes the
-    loop for as long as its records take to be encoded."""
-    found = [(_surplus(runner, shard), runner, shard) for runner, shard in coordinator.loaded()]
-    surplus, runner, shard = max(found, key=lambda one: one[0], default=(0, None, None))
-    if runner is None or shard is None or surplus < redundant_min:
-        return
-    outcome = shard.written_anew(runner.now())
-    if outcome is None:
-        return  # it can be at another time
-    # What is only on its way to the log now may stay.
-    runner.anew_from = runner.partition.log.log_end_offset
-    outcome.due.append(partial(_delete_before, runner.partition, runner.anew_from))
-    runner.perform(outcome)
+def prune(coordinator: Coordinator[S], redundant_min: int = REDUNDANT_MIN) -> Iterator[None]:
+    """Each partition that is led here and needs it, one at a step: it takes the loop for as long as
+    its records take to be encoded."""
+    for runner, shard in coordinator.loaded():
+        if runner.shard is not shard or _surplus(runner, shard) < redundant_min:
+            continue
+        outcome = shard.written_anew(runner.now())
+        if outcome is None:
+            continue  # it can be at another time
+        # What is only on its way to the log now may stay.
+        runner.anew_from = runner.partition.log.log_end_offset
+        outcome.due.append(partial(_delete_before, runner.partition, runner.anew_from))
+        runner.perform(outcome)
+        yield
 
 
 def _surplus(runner: Runner[S], shard: S) -> int:
