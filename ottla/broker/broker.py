@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from ottla.broker import open_files
 from ottla.broker.controller.activation import NewCluster, activate
-from ottla.broker.controller.brokers import Registration, assign_directories, shutdown, unfence
+from ottla.broker.controller.brokers import Registration, shutdown, unfence
 from ottla.broker.controller.formatting import format_directories, read_bootstrap
 from ottla.broker.controller.mutation_quotas import MutationQuotas
 from ottla.broker.coordinator.group.coordinator import GroupCoordinator, make_group_coordinator
@@ -31,6 +31,7 @@ from ottla.broker.coordinator.transaction.coordinator import (
     TransactionCoordinator,
     make_transaction_coordinator,
 )
+from ottla.broker.directory_reports import DirectoryReports
 from ottla.broker.faults import Call
 from ottla.broker.handlers.auto_create import AutoCreation
 from ottla.broker.handlers.context import Rooms
@@ -56,6 +57,7 @@ from ottla.broker.metadata.image import (
     MetadataImage,
 )
 from ottla.broker.metadata.publish import MetadataMachine
+from ottla.broker.metadata.records import METADATA_VERSION
 from ottla.broker.network.limits import Limits, limit_accepting
 from ottla.broker.network.listening import Listening
 from ottla.broker.network.server import Server
@@ -182,6 +184,9 @@ class Broker:
             quorum = self._make_quorum()
             await quorum.start()
             self.quorum = quorum
+            self._reports = DirectoryReports(
+                quorum=quorum, logs=self.logs, publisher=self._publisher, events=self._events
+            )
             self.rooms = self._make_rooms()
             self._configure(self.quorum.image)
             self.server = self._make_server()
@@ -388,7 +393,7 @@ class Broker:
             rng=self._rng,
             in_worker=partial(self._loop.run_in_executor, self._workers),
             bytes_per_second=bytes_per_second,
-            on_moved=self._assign_directories,
+            on_moved=lambda: self._reports.assign(),
         )
 
     def _make_server(self) -> Server:
@@ -443,19 +448,11 @@ class Broker:
         )
         self._broker_epoch = registered.epoch
         clean = registered.clean and not self.logs.unclean_dirs
-        await self.quorum.submit(lambda image: unfence(image, config.node_id, clean=clean))
-        await self._assign_directories()
-
-    async def _assign_directories(self) -> None:
-        """Records which of several log dirs holds what, for the day when one of them is missing."""
-        if len(self._static.data_dirs) == 1:
-            return  # the controller knows where everything is
-        node_id = self._static.node_id
-        places = self._publisher.places()
-        try:
-            await self.quorum.submit(lambda image: assign_directories(image, node_id, places))
-        except KafkaError as error:
-            self._events.warning("directories_not_assigned", error=str(error))
+        cordoned = self._reports.cordoned(self.rooms.config)
+        await self.quorum.submit(
+            lambda image: unfence(image, config.node_id, cordoned=cordoned, clean=clean)
+        )
+        await self._reports.assign()
 
     def _take_up_coordinators(self) -> None:
         for coordinator in self.rooms.coordinators:
@@ -465,7 +462,7 @@ class Broker:
         """Leads what can be made now that there is room again."""
         if await self._publisher.make_unmade(lambda: self.quorum.image):
             self._take_up_coordinators()
-            await self._assign_directories()
+            await self._reports.assign()
 
     def _endpoint(self, bound: Listener) -> EndpointImage:
         shown = self._static.advertised.get(bound.name, bound)
@@ -587,14 +584,17 @@ class Broker:
         self.rooms.transactions.published(delta, image)
 
     def _published(self, delta: Delta, image: MetadataImage) -> None:
-        if any(kind == BROKER_RESOURCE for kind, _ in delta.changed_configs):
+        is_configured = any(kind == BROKER_RESOURCE for kind, _ in delta.changed_configs)
+        if is_configured:
             self._configure(image)
+        if is_configured or METADATA_VERSION in delta.changed_features:
+            self.server.spawn(self._reports.cordon(self.rooms.config), "cordon")
         if image.client_quotas is not delta.base.client_quotas:
             self._limit_clients(image)
         if delta.deleted_topics:
             self.rooms.unreadable.forget({one.name for one in delta.deleted_topics.values()})
         if delta.changed_partitions and len(self._static.data_dirs) > 1:
-            self.server.spawn(self._assign_directories(), "assign-directories")
+            self.server.spawn(self._reports.assign(), "assign-directories")
 
     def _limit_clients(self, image: MetadataImage) -> None:
         self.server.limit(image.client_quotas)
@@ -607,6 +607,7 @@ class Broker:
             dict(image.configs.get(BROKER_RESOURCE, ALL_BROKERS)),
             dict(image.configs.get(BROKER_RESOURCE, node)),
         )
+        self.logs.cordoned_dirs = self.rooms.config.cordoned_dirs
         if hasattr(self, "server"):
             self.server.change_limits(Limits.of(self.rooms.config, self._open_files_max))
             limit_accepting(self.server.accept_rates, self.rooms.config)

@@ -61,9 +61,6 @@ controller.quorum.retry.backoff.ms | INT | 0..
 controller.socket.timeout.ms | INT
   = 30000
     Longest wait on a connection from broker to controller.
-cordoned.log.dirs | LIST | | broker
-  =
-    Directories that get no new partitions.
 delete.records.purgatory.purge.interval.requests | INT
   = 1
     Waiting DeleteRecords requests after which finished ones are dropped.

@@ -57,6 +57,7 @@ from ottla.config.types import LONG_MAX, Listener
 
 CLUSTER = Dynamic.CLUSTER
 BROKER = Dynamic.BROKER
+EVERY_DIR = ("*",)
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -231,6 +232,9 @@ class BrokerConfig(ConsumerGroupConfig, ShareGroupConfig, TransactionConfig):
     )
     log_dirs: OptionalTexts = key(
         None, "Directories for data; a new partition takes the emptiest.", not_empty=True
+    )
+    cordoned_log_dirs: Texts = key(
+        (), "Those of log.dirs that get no new partitions; * for all of them.", dynamic=BROKER
     )
     metadata_log_dir: OptionalText = key(
         None, "Directory of the cluster's metadata; the first of log.dirs if left out."
@@ -601,6 +605,12 @@ class BrokerConfig(ConsumerGroupConfig, ShareGroupConfig, TransactionConfig):
         elsewhere, and `data,./data` is one directory."""
         given = self.log_dir if self.log_dirs is None else self.log_dirs
         return tuple(dict.fromkeys(map(path.abspath, given)))
+
+    @property
+    def cordoned_dirs(self) -> frozenset[str]:
+        """Those of `data_dirs` that get no new partitions (KIP-1066)."""
+        given = self.cordoned_log_dirs
+        return frozenset(self.data_dirs if given == EVERY_DIR else map(path.abspath, given))
 
     @property
     def metadata_dir(self) -> str:

@@ -115,6 +115,13 @@ def _check_directories(config: BrokerConfig) -> None:
             config.metadata_log_dir,
             f"allowed is one of {', '.join(directories)}.",
         )
+    # An empty name would be the working directory.
+    if not all(config.cordoned_log_dirs) or not config.cordoned_dirs <= set(config.data_dirs):
+        raise ConfigError.of(
+            "cordoned.log.dirs",
+            ",".join(config.cordoned_log_dirs),
+            f"allowed is * alone, or some of {', '.join(directories)}.",
+        )
 
 
 def _check_groups(config: BrokerConfig) -> None:

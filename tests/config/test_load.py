@@ -97,6 +97,27 @@ def test_a_directory_by_two_names_is_one() -> None:
     assert config.metadata_dir == config.data_dirs[0]
 
 
+@pytest.mark.parametrize(
+    ("given_dirs", "cordoned"),
+    [
+        ("", []),
+        ("*", ["data", "other"]),
+        ("data,./data/", ["data"]),
+        ("other, data", ["data", "other"]),
+    ],
+)
+def test_log_dirs_that_get_no_new_partitions(given_dirs: str, cordoned: list[str]) -> None:
+    config = given("log.dirs=data,other", f"cordoned.log.dirs={given_dirs}").config
+
+    assert config.cordoned_dirs == {str(Path(one).absolute()) for one in cordoned}
+
+
+@pytest.mark.parametrize("given_dirs", ["nowhere", "*,data", "data,", "*, *x"])
+def test_only_log_dirs_can_be_cordoned(given_dirs: str) -> None:
+    with pytest.raises(ConfigError, match=r"allowed is \* alone, or some of data, other\."):
+        given("log.dirs=data,other", f"cordoned.log.dirs={given_dirs}")
+
+
 def test_kafkas_own_server_properties_starts_as_it_is(tmp_path: Path) -> None:
     loaded = from_file(tmp_path, KAFKAS_OWN_FILE)
 

@@ -9,6 +9,7 @@ import pytest
 from ottla.broker.controller.brokers import (
     Registration,
     assign_directories,
+    cordon,
     register,
     register_controller,
     shutdown,
@@ -58,7 +59,7 @@ def in_service() -> MetadataImage:
     image = applied([FeatureLevelRecord("metadata.version", 30)])
     records, registered = register(image, registration())
     image = applied(records, image)
-    records, _ = unfence(image, 1, clean=registered.clean)
+    records, _ = unfence(image, 1, cordoned=[], clean=registered.clean)
     image = applied(records, image)
     request = CreateTopicsRequest([CreateTopicsRequest.CreatableTopic("orders", 2, 1)])
     created, _ = create_topics(image, request, config=config(), rng=random.Random(1))
@@ -82,12 +83,38 @@ def test_the_broker_epoch_is_the_offset_of_its_record() -> None:
 def test_entering_service_is_written_as_kafka_does() -> None:
     image = applied(register(cluster(2), registration())[0], cluster(2))
 
-    records, _ = unfence(image, 1, clean=True)
+    records, _ = unfence(image, 1, cordoned=[], clean=True)
     changes = [one for one in records if isinstance(one, BrokerRegistrationChangeRecord)]
 
     assert [(one.fenced, one.cordoned_log_dirs) for one in changes] == [(-1, None), (0, [])]
     assert [record_version(one, 30) for one in changes] == [0, 3]
     assert applied(records, image).cluster.brokers[1].active
+
+
+def test_what_is_cordoned_is_written_once() -> None:
+    image = in_service()
+    epoch = image.cluster.brokers[1].epoch
+
+    records, _ = cordon(image, 1, [directory(1)])
+    after = applied(records, image)
+
+    assert records == [
+        BrokerRegistrationChangeRecord(1, epoch, cordoned_log_dirs=[directory(1)]),
+    ]
+    assert after.cluster.brokers[1].cordoned_directories == [directory(1)]
+    assert cordon(after, 1, [directory(1)])[0] == []
+    assert applied(cordon(after, 1, [])[0], after).cluster == image.cluster
+    assert cordon(EMPTY_IMAGE, 1, [directory(1)])[0] == []
+
+
+def test_nothing_is_cordoned_where_no_record_can_say_it() -> None:
+    image = applied([FeatureLevelRecord("metadata.version", 29)], EMPTY_IMAGE)
+    image = applied(register(image, registration())[0], image)
+
+    records, _ = unfence(image, 1, cordoned=[directory(1)], clean=True)
+
+    assert records == [BrokerRegistrationChangeRecord(1, image.offset, fenced=-1)]
+    assert cordon(image, 1, [directory(1)])[0] == []
 
 
 def test_a_clean_restart_elects_nobody() -> None:
@@ -97,7 +124,7 @@ def test_a_clean_restart_elects_nobody() -> None:
     stopped = applied(fenced, image)
     records, registered = register(stopped, registration(2, previous_epoch=epoch))
     started = applied(records, stopped)
-    unfenced, _ = unfence(started, 1, clean=registered.clean)
+    unfenced, _ = unfence(started, 1, cordoned=[], clean=registered.clean)
 
     assert fenced == [BrokerRegistrationChangeRecord(1, epoch, fenced=1)]
     assert registered.clean
@@ -108,7 +135,7 @@ def test_an_unclean_restart_gives_each_partition_a_new_leader_epoch() -> None:
     image = in_service()
     records, registered = register(image, registration(2))
     started = applied(records, image)
-    unfenced, _ = unfence(started, 1, clean=registered.clean)
+    unfenced, _ = unfence(started, 1, cordoned=[], clean=registered.clean)
     after = applied(unfenced, started)
 
     assert not registered.clean
@@ -141,7 +168,7 @@ def test_what_kafka_left_without_leader_gets_one() -> None:
         cluster(1, fenced=(1,)),
     )
 
-    records, _ = unfence(image, 1, clean=True)
+    records, _ = unfence(image, 1, cordoned=[], clean=True)
     partition = applied(records, image).topics.by_name["orders"].partitions[0]
 
     assert (partition.leader, partition.leader_epoch) == (1, 5)

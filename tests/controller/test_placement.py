@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.broker.controller.brokers import cordon
 from ottla.broker.controller.placement import place
 from ottla.protocol.errors import ErrorCode, KafkaError
-from tests.controller.clusters import cluster
+from tests.controller.clusters import applied, cluster, directory
 
 
 def test_leaders_take_turns() -> None:
@@ -21,6 +22,17 @@ def test_leaders_take_turns() -> None:
 
     assert Counter(one[0] for one in replicas) == {1: 3, 2: 3, 3: 3}
     assert all(len(set(one)) == 2 for one in replicas)
+
+
+def test_a_broker_whose_directories_are_all_cordoned_gets_nothing() -> None:
+    image = cluster(1, 2, 3)
+    records, _ = cordon(image, 2, [directory(2)])
+
+    replicas = place(
+        applied(records, image), partition_count=6, replication_factor=2, rng=random.Random(1)
+    )
+
+    assert {broker for one in replicas for broker in one} == {1, 3}
 
 
 def test_replicas_lie_in_different_racks() -> None:
@@ -44,7 +56,7 @@ def test_a_fenced_broker_takes_copies_but_does_not_lead() -> None:
     ("factor", "fenced", "reason"),
     [
         (4, (), "cannot be reached because only 3 broker"),
-        (1, (1, 2, 3), "All brokers are currently fenced."),
+        (1, (1, 2, 3), "have all their log directories cordoned"),
         (0, (), "the replication factor must be positive."),
     ],
 )

@@ -224,7 +224,8 @@ def test_a_fenced_cluster_takes_no_topics() -> None:
         (
             "x",
             38,
-            "Unable to replicate the partition 1 time(s): All brokers are currently fenced.",
+            "Unable to replicate the partition 1 time(s): All brokers are currently"
+            " fenced, or have all their log directories cordoned.",
         )
     ]
 

@@ -420,7 +420,9 @@ class House:
             controller_listeners=[EndpointImage("CONTROLLER", "127.0.0.1", 9093, 0)],
             events=self.events,
         )
-        await quorum.submit(lambda image: brokers.unfence(image, NODE_ID, clean=registered.clean))
+        await quorum.submit(
+            lambda image: brokers.unfence(image, NODE_ID, cordoned=[], clean=registered.clean)
+        )
 
     def _apply_dynamic(self, delta: Delta, image: MetadataImage) -> None:
         self.rooms.config = self._config.with_dynamic(

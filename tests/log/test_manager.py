@@ -308,6 +308,18 @@ def test_new_partitions_go_to_the_emptiest_dir() -> None:
     ]
 
 
+def test_a_cordoned_dir_gets_new_partitions_only_where_all_are() -> None:
+    kit = Kit("/a", "/b")
+    manager = kit.started()
+    manager.cordoned_dirs = frozenset(["/a"])
+    cordoned = [manager.create("t", partition, TOPIC_ID) for partition in range(3)]
+    manager.cordoned_dirs = frozenset(["/a", "/b"])
+    everywhere = [manager.create("t", partition, TOPIC_ID) for partition in range(3, 5)]
+
+    assert [manager.dir_of(log) for log in cordoned] == ["/b"] * 3
+    assert [manager.dir_of(log) for log in everywhere] == ["/a", "/a"]
+
+
 def test_a_partition_in_two_dirs_stops_the_start() -> None:
     kit = Kit("/a", "/b")
     manager = kit.started()

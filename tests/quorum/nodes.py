@@ -125,7 +125,9 @@ class Node:
             controller_listeners=[EndpointImage(*self.endpoint, 0)],
             events=self.events,
         )
-        await self.quorum.submit(lambda image: unfence(image, 1, clean=registered.clean))
+        await self.quorum.submit(
+            lambda image: unfence(image, 1, cordoned=[], clean=registered.clean)
+        )
         return registered
 
     async def create(self, *names: str, partitions: int = 1) -> CreateTopicsResponse:

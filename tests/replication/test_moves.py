@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
+from ottla.broker.controller.brokers import cordon
 from ottla.broker.log.directories import METADATA_TOPIC, Kind, parse_name
 from ottla.broker.log.log import UPPER_LOG_END, Log
 from ottla.broker.log.manager import LogManager
@@ -234,6 +236,24 @@ async def test_a_replica_moves_with_all_that_it_has() -> None:
         assert old.failed is not None
         with pytest.raises(KafkaError):
             old.append_as_leader(memoryview(bytearray(70)), leader_epoch=0, now_ms=0)
+
+
+async def test_nothing_moves_to_a_cordoned_directory() -> None:
+    async with House(TWO_DIRS) as house:
+        mover = await movers(house)
+        ids = house.rooms.logs.directory_ids
+        away, home = mover.other_dir, mover.log_dir
+        for cordoned in (away, home):
+            directories = [ids[cordoned]]
+            await house.rooms.quorum.submit(
+                partial(cordon, broker_id=NODE_ID, cordoned=directories)
+            )
+            answer = await house.ask(DescribeLogDirsRequest(None), 5)
+            assert [one.log_dir for one in answer.results if one.is_cordoned] == [cordoned]
+            # Whatever is asked to go there, and be it there already.
+            assert await mover.alter(cordoned) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+            assert await mover.alter(cordoned, "nope") == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        assert await mover.alter(away) == 0
 
 
 async def test_appends_go_on_and_keep_their_order() -> None:

@@ -45,6 +45,8 @@ from ottla.protocol.schema import Message
 FENCE = 1
 UNFENCE = -1
 NO_BROKER_EPOCH = -1
+CORDONED_SINCE = 30
+"""The level of metadata.version whose records name cordoned directories."""
 
 Place = tuple[TopicImage, int, PartitionImage]
 
@@ -110,7 +112,9 @@ def register_controller(
     )
 
 
-def unfence(image: MetadataImage, broker_id: int, *, clean: bool) -> tuple[list[Message], None]:
+def unfence(
+    image: MetadataImage, broker_id: int, *, cordoned: Sequence[bytes], clean: bool
+) -> tuple[list[Message], None]:
     """Puts a registered broker in service and gives it what it alone can lead.
 
     Without `clean` every partition that it leads gets a new leader epoch.
@@ -119,10 +123,7 @@ def unfence(image: MetadataImage, broker_id: int, *, clean: bool) -> tuple[list[
     records: list[Message] = []
     if broker.fenced:
         records.append(BrokerRegistrationChangeRecord(broker_id, broker.epoch, fenced=UNFENCE))
-    if broker.cordoned_directories is None:
-        records.append(
-            BrokerRegistrationChangeRecord(broker_id, broker.epoch, cordoned_log_dirs=[])
-        )
+    records += cordon(image, broker_id, cordoned)[0]
     for topic, index, partition in _replicas_of(image, broker_id):
         is_leader = partition.leader == broker_id
         if partition.leader == NO_LEADER or (is_leader and not clean):
@@ -130,6 +131,22 @@ def unfence(image: MetadataImage, broker_id: int, *, clean: bool) -> tuple[list[
             if change is not None:
                 records.append(change)
     return records, None
+
+
+def cordon(
+    image: MetadataImage, broker_id: int, cordoned: Sequence[bytes]
+) -> tuple[list[Message], None]:
+    """Records which log directories of a broker get no new partitions (KIP-1066), at a level of
+    metadata.version that can say so. One that is not registered yet tells it by `unfence`."""
+    broker = image.cluster.brokers.get(broker_id)
+    if broker is None or broker.cordoned_directories == cordoned:
+        return [], None
+    if image.metadata_version < CORDONED_SINCE:
+        return [], None
+    record = BrokerRegistrationChangeRecord(
+        broker_id, broker.epoch, cordoned_log_dirs=list(cordoned)
+    )
+    return [record], None
 
 
 def shutdown(image: MetadataImage, broker_id: int) -> tuple[list[Message], None]:

@@ -28,7 +28,9 @@ def place(
             " the replication factor must be positive."
         )
     if not any(not broker.fenced for broker in brokers):
-        raise _refused("All brokers are currently fenced.")
+        raise _refused(
+            "All brokers are currently fenced, or have all their log directories cordoned."
+        )
     if replication_factor > len(brokers):
         raise _refused(
             f"The target replication factor of {replication_factor} cannot be reached because only"

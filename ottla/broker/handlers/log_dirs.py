@@ -7,6 +7,7 @@ The answers of AlterReplicaLogDirs, as Apache Kafka 4.3.1 gives them; the first 
 | a topic whose name leaves no room for that of a copy | INVALID_TOPIC_EXCEPTION |
 | a directory that is not one of log.dirs, by its absolute path | LOG_DIR_NOT_FOUND |
 | a directory that is offline, a partition whose directory is | KAFKA_STORAGE_ERROR |
+| a directory that is cordoned, be the partition there already | INVALID_REPLICA_ASSIGNMENT |
 | a partition that there is not | UNKNOWN_TOPIC_OR_PARTITION |
 | one that this broker does not serve | REPLICA_NOT_AVAILABLE |
 | one that is there, or on its way there | NONE |
@@ -91,6 +92,8 @@ async def _alter(rooms: Rooms, topic: str, index: int, path: str) -> ErrorCode:
         return ErrorCode.LOG_DIR_NOT_FOUND
     if path in rooms.logs.offline_dirs:
         return ErrorCode.KAFKA_STORAGE_ERROR
+    if _is_cordoned(rooms, path):
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT
     partition = rooms.replicas.get(topic, index)
     if partition is None:
         code = absence(rooms, topic, index)
@@ -128,15 +131,19 @@ def _described(rooms: Rooms, log_dir: str, wanted: Wanted) -> DirAnswer:
     for copy, log in rooms.moves.to(log_dir):
         lag = max(log.log_end_offset - copy.end_offset, 0)
         _add(topics, wanted, log, PartitionAnswer(log.partition, copy.size_bytes, lag, True))
-    broker = rooms.image.cluster.brokers.get(rooms.config.node_id)
-    cordoned = (broker and broker.cordoned_directories) or ()
     return DirAnswer(
         log_dir=log_dir,
         topics=list(topics.values()),
         total_bytes=total_bytes,
         usable_bytes=usable_bytes,
-        is_cordoned=rooms.logs.directory_ids[log_dir] in cordoned,
+        is_cordoned=_is_cordoned(rooms, log_dir),
     )
+
+
+def _is_cordoned(rooms: Rooms, log_dir: str) -> bool:
+    broker = rooms.image.cluster.brokers.get(rooms.config.node_id)
+    cordoned = (broker and broker.cordoned_directories) or ()
+    return rooms.logs.directory_ids[log_dir] in cordoned
 
 
 def _add(topics: dict[str, TopicAnswer], wanted: Wanted, log: Log, answer: PartitionAnswer) -> None:

@@ -102,6 +102,8 @@ class LogManager:
         self._rng = rng
         self._default_config = default_config
         self.recovery_threads = recovery_threads
+        # The dirs that get no new partition while there are others.
+        self.cordoned_dirs: frozenset[str] = frozenset()
         self._log_dirs = {path: LogDir(disk, path) for path in self.dirs}
         self._logs: dict[TopicPartition, Log] = {}
         # Out of service, and where they were: workers may be at them, so the end closes them.
@@ -461,7 +463,8 @@ class LogManager:
     def _emptiest(self) -> LogDir:
         online = self._online()
         assert online, "the process has to end when no log dir is left"
-        return min(online, key=lambda one: len(one.logs) + one.planned)
+        open_ones = [one for one in online if one.path not in self.cordoned_dirs]
+        return min(open_ones or online, key=lambda one: len(one.logs) + one.planned)
 
     def _adopt(self, found: Survey, opened: Opened) -> None:
         log_dir = self._log_dirs[found.log_dir]
