@@ -72,7 +72,7 @@ check: $(READY) ## format, lint, types, import contracts and the rules of the ho
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/house $(ARGS)
 
-conformance: $(SERVED) $(READY) ## unmodified clients of five languages, Apache Kafka's own tools, a Kafka Streams application
+conformance: $(SERVED) $(READY) ## unmodified clients of five languages, Apache Kafka's own tools, Kafka Streams, Kafka Connect
 	$(FROM_BUILT) $(BIN)/python -m tests.conformance $(ARGS)
 
 suite: $(SERVED) $(READY) ## kafka-python's own integration tests, against Apache Kafka and against Ottla

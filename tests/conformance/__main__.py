@@ -26,6 +26,7 @@ from rich.table import Table
 from tests.conformance import (
     admin_clients,
     admin_commands,
+    connect,
     files,
     groups,
     share_groups,
@@ -51,6 +52,7 @@ SCENES: tuple[tuple[str, str, Callable[[list[str]], Ran]], ...] = (
     ("share groups", "a share group", share_groups.run),
     ("transactions", "transactions", transactions.run),
     ("Kafka Streams", "an application", streams.run),
+    ("Kafka Connect", "a worker", connect.run),
 )
 """What is told before it begins, of what it is, and who plays it."""
 console = Console(width=110, highlight=False)
