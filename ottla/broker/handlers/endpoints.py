@@ -8,6 +8,7 @@ containers, and on ::1.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ottla.broker.handlers.context import Session
@@ -67,6 +68,18 @@ def reachable_brokers(session: Session) -> Reachable:
             endpoint = Endpoint(registered.host, registered.port, broker)
         endpoints[broker_id] = endpoint
     return Reachable(endpoints)
+
+
+def node_endpoints(
+    session: Session, broker_ids: Iterable[int]
+) -> list[tuple[int, str, int, str | None]]:
+    """What a NodeEndpoint says (id, host, port, rack), of those brokers that can be reached."""
+    reachable = reachable_brokers(session)
+    return [
+        (one, found.host, found.port, found.broker.rack)
+        for one in sorted(broker_ids)
+        if (found := reachable.get(one)) is not None
+    ]
 
 
 def own_endpoint(session: Session, broker: BrokerImage) -> Endpoint:

@@ -11,7 +11,7 @@ last segment is answered with that at once, as by Kafka's DelayedFetch.
 from __future__ import annotations
 
 from ottla.broker.handlers.context import Session
-from ottla.broker.handlers.endpoints import reachable_brokers
+from ottla.broker.handlers.endpoints import node_endpoints
 from ottla.broker.handlers.partitions import absence
 from ottla.broker.log.file_slice import FileSlice
 from ottla.broker.log.log import UPPER_HIGH_WATERMARK, UPPER_LAST_STABLE, Log
@@ -135,7 +135,10 @@ class FetchReading:
         if self.found_bytes >= self._min_bytes or len(misplaced) == len(self._resolved.wanted):
             self.satisfied = True
         if self._is_fenced and self._names_leader:
-            response.node_endpoints = self._own_endpoint()
+            own = (self._rooms.config.node_id,)
+            response.node_endpoints = [
+                FetchResponse.NodeEndpoint(*one) for one in node_endpoints(self._session, own)
+            ]
         if incremental and fetch_session is not None and with_data:
             fetch_session.moved_last([key_of(wanted, fetch_session) for wanted in with_data])
         return response
@@ -250,13 +253,6 @@ class FetchReading:
             leader = self._rooms.config.node_id
             part.current_leader = FetchResponse.LeaderIdAndEpoch(leader, partition.leader_epoch)
         return part
-
-    def _own_endpoint(self) -> list[FetchResponse.NodeEndpoint]:
-        own_id = self._rooms.config.node_id
-        found = reachable_brokers(self._session).get(own_id)
-        if found is None:
-            return []
-        return [FetchResponse.NodeEndpoint(own_id, found.host, found.port, found.broker.rack)]
 
     def _readable(
         self, log: Log, offset: int, found: FileSlice, at_least_one: bool

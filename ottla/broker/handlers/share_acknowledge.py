@@ -13,7 +13,7 @@ from ottla.broker.controller.features import SHARE_VERSION
 from ottla.broker.coordinator.group.share_heartbeat import MEMBER_ID_LENGTH_MAX
 from ottla.broker.handlers.answers import Pending
 from ottla.broker.handlers.context import Rooms, Session
-from ottla.broker.handlers.endpoints import reachable_brokers
+from ottla.broker.handlers.endpoints import node_endpoints
 from ottla.broker.handlers.partitions import absence
 from ottla.broker.share.partition import SharePartition
 from ottla.broker.share.sessions import FIRST_EPOCH, LAST_EPOCH, Place
@@ -194,7 +194,7 @@ def _checked(batches: Batches, said: Said) -> list[Acknowledgement]:
 def _response(session: Session, results: Results, lock_ms: int) -> ShareAcknowledgeResponse:
     response = ShareAcknowledgeResponse(acquisition_lock_timeout_ms=lock_ms)
     topics: dict[bytes, list[PartitionAnswer]] = {}
-    endpoints: dict[int, ShareAcknowledgeResponse.NodeEndpoint] = {}
+    leaders: set[int] = set()
     for place, error in results.items():
         part = PartitionAnswer(place[1])
         if error is not None:
@@ -203,12 +203,11 @@ def _response(session: Session, results: Results, lock_ms: int) -> ShareAcknowle
             if error.code in LEADER_ERRORS:
                 leader, epoch = leader_of(session, place)
                 part.current_leader = ShareAcknowledgeResponse.LeaderIdAndEpoch(leader, epoch)
-                found = reachable_brokers(session).get(leader)
-                if found is not None:
-                    endpoints[leader] = ShareAcknowledgeResponse.NodeEndpoint(
-                        leader, found.host, found.port, found.broker.rack
-                    )
+                leaders.add(leader)
         topics.setdefault(place[0], []).append(part)
     response.responses = [TopicAnswer(topic_id, parts) for topic_id, parts in topics.items()]
-    response.node_endpoints = list(endpoints.values())
+    if leaders:
+        response.node_endpoints = [
+            ShareAcknowledgeResponse.NodeEndpoint(*one) for one in node_endpoints(session, leaders)
+        ]
     return response

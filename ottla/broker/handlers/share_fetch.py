@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from ottla.broker.handlers.answers import Pending
 from ottla.broker.handlers.context import Session
-from ottla.broker.handlers.endpoints import reachable_brokers
+from ottla.broker.handlers.endpoints import node_endpoints
 from ottla.broker.handlers.partitions import absence
 from ottla.broker.handlers.share_acknowledge import (
     LEADER_ERRORS,
@@ -439,7 +439,7 @@ class ShareFetch(Pending):
             ShareFetchResponse(
                 acquisition_lock_timeout_ms=lock_ms,
                 responses=list(topics.values()),
-                node_endpoints=self._endpoints(parts.values()),
+                node_endpoints=self._leaders_told(parts.values()),
             )
         )
 
@@ -452,17 +452,16 @@ class ShareFetch(Pending):
             part.current_leader = ShareFetchResponse.LeaderIdAndEpoch(leader, epoch)
         return part
 
-    def _endpoints(self, parts: Iterable[PartitionData]) -> list[ShareFetchResponse.NodeEndpoint]:
+    def _leaders_told(
+        self, parts: Iterable[PartitionData]
+    ) -> list[ShareFetchResponse.NodeEndpoint]:
         leaders = {
             part.current_leader.leader_id for part in parts if part.error_code in LEADER_ERRORS
         }
         if not leaders:
             return []
-        reachable = reachable_brokers(self._session)
         return [
-            ShareFetchResponse.NodeEndpoint(one, found.host, found.port, found.broker.rack)
-            for one in sorted(leaders)
-            if (found := reachable.get(one)) is not None
+            ShareFetchResponse.NodeEndpoint(*one) for one in node_endpoints(self._session, leaders)
         ]
 
     def _leave(self) -> None:
