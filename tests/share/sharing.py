@@ -138,7 +138,12 @@ class Member:
         return acquired_of(answer)
 
     async def acknowledge(self, *ranges: tuple[int, int, list[int]], **fields: Any) -> Any:
-        """The answer of partition 0."""
+        """The answer of partition 0, or the whole one that is refused."""
+        answer = await self.acknowledged(*ranges, **fields)
+        return answer if answer.error_code else answer.responses[0].partitions[0]
+
+    async def acknowledged(self, *ranges: tuple[int, int, list[int]], **fields: Any) -> Any:
+        """The whole answer."""
         epoch = fields.pop("epoch", None)
         part = Acknowledge.AcknowledgePartition(
             0, [Acknowledge.AcknowledgementBatch(*one) for one in ranges]
@@ -151,11 +156,9 @@ class Member:
             **fields,
         )
         answer = await ask(self.house, request, 2)
-        if answer.error_code:
-            return answer
-        if epoch is None:
+        if not answer.error_code and epoch is None:
             self.epoch += 1
-        return answer.responses[0].partitions[0]
+        return answer
 
 
 def acquired_of(answer: Any, partition: int = 0) -> list[tuple[int, int, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from ottla.protocol.messages.topics import DeleteTopicsRequest
 from ottla.protocol.records.batch import iterate_headers
 from ottla.protocol.records.control import build_marker
 from tests.coordinator.asking import ask
-from tests.handlers.rooms import House
+from tests.handlers.rooms import NODE_ID, House
 from tests.share.sharing import (
     GROUP,
     TOPIC,
@@ -604,6 +605,30 @@ async def test_a_group_is_fenced_when_its_state_begins_anew(house: House) -> Non
     assert part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert house.rooms.shares.get(GROUP, (topic_id(house), 0)) is None
     assert await a.acquire() == [(2, 3, 1)]
+
+
+async def test_who_is_told_of_another_leader_is_told_which(house: House) -> None:
+    """KIP-951, for the fetch and the acknowledgement of a share group."""
+    await begin(house)
+    await produce(house, 4)
+    a = Member(house, "a")
+    await a.acquire()
+    await initialize(house, start=2, state_epoch=1)
+    acknowledged = await a.acknowledged((0, 3, [ACCEPT]))
+    epoch = house.rooms.image.topics.by_name[TOPIC].partitions[0].leader_epoch
+    await house.lose_leader(TOPIC, 0)
+    fetched = await a.fetch()
+
+    assert _told_of_leader(acknowledged) == ((NODE_ID, epoch), [NODE_ID])
+    assert _told_of_leader(fetched) == ((-1, epoch + 1), [])  # of nobody there is no address
+
+
+def _told_of_leader(answer: Any) -> tuple[tuple[int, int], list[int]]:
+    part = answer.responses[0].partitions[0]
+    assert part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    leader = part.current_leader
+    addressed = [one.node_id for one in answer.node_endpoints]
+    return (leader.leader_id, leader.leader_epoch), addressed
 
 
 async def test_an_unknown_state_is_an_error_of_its_partition(house: House) -> None:
