@@ -48,7 +48,7 @@ from tests.bench.volume import BULK, FAN_OUT, IDEMPOTENT, SMALL
 from tests.bench.workload import Work
 from tests.peers import jars
 from tests.peers.raw import AnsweredError
-from tests.peers.servers import ApacheKafka, Ottla, Server
+from tests.peers.servers import ApacheKafka, Ottla, Server, ServerEnded
 
 # The first eight come in the order of `../shared/peers/sidebyside.py`, by which the aims were set.
 # A JVM is the quicker the more it has done: a record of 100 bytes costs Kafka 0.28 us behind five
@@ -102,7 +102,7 @@ def run_once(work: Work, server: Server, scale: float, results: Results, *, coun
     try:
         figures = work.run(server, scale)
     except FAILURES as error:
-        results.failures.append(f"{work.name} on {server.name}: {error}")
+        results.failures.append(f"{work.name} on {server.name}: {str(error) or repr(error)}")
         return
     if counted:
         for name in work.figures:
@@ -188,14 +188,17 @@ def main(
         for server in servers:
             stack.callback(server.close)
         columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-        with Progress(*columns, console=console, transient=True) as progress:
-            for work in works:
-                limit = min(rounds, ROUNDS_MAX.get(work.name, rounds))
-                run_work(work, servers, results, progress, rounds=limit, scale=scale)
-                console.print(report.table(work, results))
-        for server in servers:
-            results.add(memory.NAME, memory.FIGURE, server.name, server.resident_mb())
-        console.print(report.table(memory.memory_work(results, scale), results))
+        try:
+            with Progress(*columns, console=console, transient=True) as progress:
+                for work in works:
+                    limit = min(rounds, ROUNDS_MAX.get(work.name, rounds))
+                    run_work(work, servers, results, progress, rounds=limit, scale=scale)
+                    console.print(report.table(work, results))
+            for server in servers:
+                results.add(memory.NAME, memory.FIGURE, server.name, server.resident_mb())
+            console.print(report.table(memory.memory_work(results, scale), results))
+        except ServerEnded as error:  # what comes behind would be measured beside nobody
+            results.failures.append(str(error))
     report.print_end(console, results)
     if json_path is not None:
         report.write_json(json_path, results, rounds, scale)

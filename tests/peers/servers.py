@@ -64,6 +64,10 @@ def answers(port: int) -> bool:
         return False
 
 
+class ServerEnded(RuntimeError):
+    """A server that was to run has ended by itself."""
+
+
 class Server:
     """One broker process at a time on one directory and port.
 
@@ -158,10 +162,18 @@ class Server:
         return self.output.read_text(encoding="utf-8", errors="replace")[-3000:]
 
     def cpu_seconds(self) -> float:
-        return process_tree.cpu_seconds(self.pid)
+        return process_tree.cpu_seconds(self._living())
 
     def resident_mb(self) -> float:
-        return process_tree.resident_mb(self.pid)
+        return process_tree.resident_mb(self._living())
+
+    def _living(self) -> int:
+        """The process id; what is gone takes nothing, which would be its best figure."""
+        assert self.process is not None
+        status = self.process.poll()
+        if status is not None:
+            raise ServerEnded(f"{self.name} has ended with status {status}:\n{self.tail()}")
+        return self.process.pid
 
 
 class Ottla(Server):
