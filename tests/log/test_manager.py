@@ -246,6 +246,23 @@ def test_a_deleted_partition_goes_after_its_delay() -> None:
     assert not kit.disk.exists(f"/data/{aside}")
 
 
+def test_a_deleted_partition_stays_until_its_sync_is_through() -> None:
+    """A sync of many segments may take longer than the delay, and its files must stay open."""
+    kit = Kit()
+    manager = kit.started()
+    log = manager.create("t", 0, TOPIC_ID)
+    append(log)
+    ticket = log.begin_flush()
+    assert ticket is not None
+    manager.delete("t", 0)
+    kit.clock.advance(1000)
+
+    assert manager.deletions.due_directories() == []
+    ticket.sync()
+    log.give_up_flush(ticket)
+    assert [one.log for one in manager.deletions.due_directories()] == [log]
+
+
 def test_what_was_deleted_before_a_stop_goes_after_the_next_start() -> None:
     kit = Kit()
     manager = kit.started()

@@ -118,8 +118,10 @@ class Deletions:
     def due_directories(self) -> list[Removal]:
         """Those whose delay is over, their files closed; for `remove_directory`."""
         now_ms = self._clock.monotonic_ms()
-        due = [one for one in self._waiting if one.due_ms <= now_ms]
-        self._waiting = [one for one in self._waiting if one.due_ms > now_ms]
+        waiting, self._waiting = self._waiting, []
+        due: list[Removal] = []
+        for one in waiting:
+            (due if one.is_due(now_ms) else self._waiting).append(one)
         for removal in due:
             removal.close()
         return [one for one in due if one.log_dir not in self._faults.offline]

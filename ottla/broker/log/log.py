@@ -270,6 +270,18 @@ class Log(TrimmableLog):
         ticket.release()
         self.segments.not_synced()
 
+    def give_up_flush(self, ticket: FlushTicket) -> None:
+        """The ticket's sync has returned or failed, and nothing comes of it: the log has failed, or
+        is out of service."""
+        assert ticket is self._ticket, self
+        self._ticket = None
+        ticket.release()
+
+    @property
+    def is_flushing(self) -> bool:
+        """Whether a ticket is out: its files must stay open."""
+        return self._ticket is not None
+
     def begin_waypoint(self) -> WaypointTicket | None:
         """A ticket for the end of the log, from which a recovery may begin then; or None.
 

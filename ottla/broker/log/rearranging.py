@@ -34,6 +34,11 @@ class Removal:
     path: str
     log: Log | None
 
+    def is_due(self, now_ms: int) -> bool:
+        """Whether it may go. A sync under way, which of many segments may take longer than any
+        delay, is waited for."""
+        return self.due_ms <= now_ms and (self.log is None or not self.log.is_flushing)
+
     def close(self) -> None:
         """Closes the files of its log; who still sends from one has pinned it."""
         if self.log is not None:

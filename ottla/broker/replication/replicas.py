@@ -432,14 +432,16 @@ class Replicas:
 
     def _synced(self, partition: Partition, ticket: FlushTicket, error: OSError | None) -> None:
         """The sync has ended; the next one is due if there is something for it already."""
-        if not partition.online:
-            return
         log = partition.log
+        if not partition.online:
+            log.give_up_flush(ticket)
+            return
         if ticket.is_put_off and error is not None:
             log.put_off_flush(ticket)  # the sweep of the waiters, or the next append, asks again
             self._on_disk_failed(log, Call.WRITE, error)
             return
         if error is not None:
+            log.give_up_flush(ticket)
             self._on_disk_failed(log, Call.SYNC, error)
             return
         log.finish_flush(ticket)
