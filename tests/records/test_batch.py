@@ -6,7 +6,9 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import (
+    CRC_START,
     HEADER_SIZE,
+    TIMESTAMP_TYPE,
     BatchHeader,
     check_crc,
     iterate_headers,
@@ -90,6 +92,17 @@ def test_timestamp_types_are_header_work() -> None:
     set_create_time(view, 1_700_000_000_005)
 
     assert view == GOLDEN
+
+
+def test_attributes_that_mean_nothing_are_not_written_anew() -> None:
+    """Kafka keeps them where it keeps the header, and knows nothing of them where it writes one."""
+    for write in (set_log_append_time, set_create_time):
+        batch = build_batch([Record(0, 5, None, b"v")])
+        batch[CRC_START : CRC_START + 2] = (0x7F80).to_bytes(2, "big")
+
+        write(memoryview(batch), 9)
+
+        assert read_header(batch).attributes == TIMESTAMP_TYPE * (write is set_log_append_time)
 
 
 def test_headers_are_walked_without_their_payload() -> None:

@@ -20,8 +20,10 @@ from hypothesis import strategies as st
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import (
+    CRC_START,
     HEADER,
     HEADER_SIZE,
+    TRANSACTIONAL,
     BatchHeader,
     check_crc,
     read_header,
@@ -194,6 +196,13 @@ def test_recompression_keeps_all_but_the_codec(source: Codec, target: Codec) -> 
     assert list(iterate_records(result)) == list(iterate_records(batch))
     assert recompress(batch, target, block=inspect_records(batch).block) == result
     assert batch == stored
+
+
+def test_recompression_keeps_no_attribute_that_means_nothing() -> None:
+    batch = build_batch(SAMPLE)
+    batch[CRC_START : CRC_START + 2] = (0x7FD0).to_bytes(2, "big")
+
+    assert read_header(recompress(batch, Codec.GZIP)).attributes == TRANSACTIONAL | Codec.GZIP
 
 
 def test_records_that_outgrow_the_limit_with_their_numbers_are_refused() -> None:

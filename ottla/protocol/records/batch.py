@@ -43,6 +43,9 @@ TIMESTAMP_TYPE = 8
 TRANSACTIONAL = 16
 CONTROL = 32
 DELETE_HORIZON = 64
+ATTRIBUTES_MASK = 127
+"""The bits that mean something. What else a producer sets is kept with its batch, and is not
+written anew, as in Kafka."""
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -166,7 +169,7 @@ def _attributes(view: memoryview) -> int:
 
 
 def _set_timestamps(view: memoryview, attributes: int, max_timestamp: int) -> None:
-    _INT16.pack_into(view, _ATTRIBUTES_POSITION, attributes)
+    _INT16.pack_into(view, _ATTRIBUTES_POSITION, attributes & ATTRIBUTES_MASK)
     _pack_int64(view, _MAX_TIMESTAMP_POSITION, max_timestamp)
     write_crc(view)
 

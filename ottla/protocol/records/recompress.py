@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.records.batch import CODEC_MASK, read_header
+from ottla.protocol.records.batch import CONTROL, TIMESTAMP_TYPE, TRANSACTIONAL, read_header
 from ottla.protocol.records.builder import assemble
 from ottla.protocol.records.crc import Buffer
 from ottla.protocol.records.record import RECORDS_SIZE_MAX, payload_of
@@ -20,7 +20,8 @@ def recompress(
 ) -> bytearray:
     """The whole batch with its records in `codec`, at Kafka's `level` or that codec's default.
 
-    Everything else of the header stays: offsets, timestamps, producer id, epoch and sequence.
+    Everything else of the header stays that means something to a log: offsets, timestamps, producer
+    id, epoch and sequence.
     `block` is the decompressed payload where the caller has it already. CPU-heavy: not for the
     event loop. Raises as `payload_of`.
     """
@@ -30,7 +31,7 @@ def recompress(
     header = read_header(view)
     if block is None:
         block = payload_of(view, header, limit=limit)
-    attributes = header.attributes & ~CODEC_MASK | codec
+    attributes = header.attributes & (TIMESTAMP_TYPE | TRANSACTIONAL | CONTROL) | codec
     return assemble(header._replace(attributes=attributes), compress(codec, block, level))
 
 
