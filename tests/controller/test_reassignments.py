@@ -51,9 +51,17 @@ def _altered(
     records, response = alter_partition_reassignments(image, request)
     (answer,) = response.responses[0].partitions
     assert response.error_code == 0
-    assert response.allow_replication_factor_change
+    assert response.allow_replication_factor_change == any_factor
     after = applied(records, image) if records else image
     return after, answer.error_code, answer.error_message
+
+
+def test_where_no_topic_is_named_the_factor_may_change() -> None:
+    request = AlterPartitionReassignmentsRequest(60_000, False, [])
+    records, response = alter_partition_reassignments(_image([1]), request)
+
+    assert records == []
+    assert response.allow_replication_factor_change
 
 
 def _partition(image: MetadataImage) -> PartitionImage:

@@ -51,10 +51,14 @@ class _Target(NamedTuple):
 def alter_partition_reassignments(
     image: MetadataImage, request: AlterPartitionReassignmentsRequest
 ) -> tuple[list[Message], AlterPartitionReassignmentsResponse]:
-    """Each partition is reassigned, called back or refused on its own. The answer says that the
-    factor may change whatever was asked, as Kafka's does."""
+    """Each partition is reassigned, called back or refused on its own. The answer repeats whether
+    the factor may change; where no topic is named it may, whatever was asked, as in Kafka's."""
     records: list[Message] = []
-    response = AlterPartitionReassignmentsResponse(error_message=None if request.topics else "")
+    response = AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change
+        or not request.topics,
+        error_message=None if request.topics else "",
+    )
     for topic in request.topics:
         answers: list[PartitionAnswer] = []
         response.responses.append(TopicAnswer(topic.name, answers))
