@@ -582,6 +582,16 @@ def test_a_downgrade_that_a_crash_cuts_short_goes_on_after_it(comes_back: bool) 
     assert _ask(pair, beat, 4).error_code == ErrorCode.NONE
 
 
+def test_a_sync_without_its_protocol_is_refused_whoever_asks() -> None:
+    """As a request that is not complete, from the version on that has it."""
+    pair = Pair()
+    pair.ask(joining())
+    sync = groups.SyncGroupRequest("g", 1, "nobody")
+
+    assert _ask(pair, sync, 5).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert _ask(pair, sync, 4).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
 def test_a_former_incarnation_by_the_classic_protocol_is_fenced_and_told() -> None:
     pair = Pair()
     pair.ask(joining())

@@ -144,12 +144,11 @@ async def handle_delete_share_group_offsets(
     )
     response = DeleteShareGroupOffsetsResponse()
     for name, topic_id in ids.items():
-        result: KafkaError | None = None
+        result = failed.get(topic_id)
         if topic_id == ZERO_UUID:
             result = UNKNOWN
         elif topic_id not in begun.places:
-            result = nothing
-        result = failed.get(topic_id, result)
+            topic_id, result = ZERO_UUID, nothing
         response.responses.append(_with_error(DeletedTopic(name, topic_id), result))
     return response
 

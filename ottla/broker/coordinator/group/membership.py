@@ -32,10 +32,16 @@ Leaver = LeaveGroupRequest.MemberIdentity
 Left = LeaveGroupResponse.MemberResponse
 
 
-def sync(turn: Turn, caller: Caller, request: SyncGroupRequest, reply: Reply) -> None:
+def names_its_protocol(request: SyncGroupRequest, version: int) -> bool:
+    """Whether a SyncGroup has what its version must have, whatever group it is for."""
+    names = (request.protocol_type, request.protocol_name)
+    return version < PROTOCOL_NAMED_SINCE_VERSION or None not in names
+
+
+def sync(turn: Turn, request: SyncGroupRequest, reply: Reply) -> None:
     """One SyncGroup: the leader's brings the assignment, every other waits for it."""
     try:
-        group, refusal = _check_sync(turn, request, caller.version)
+        group, refusal = _check_sync(turn, request)
     except KafkaError as error:
         turn.answer(reply, SyncGroupResponse(error_code=int(error.code)))
         return
@@ -159,12 +165,7 @@ def session_is_over(turn: Turn, group: ClassicGroup, member_id: str) -> None:
         _go_on_without(turn, group, f"{member_id} was evicted: {reason}")
 
 
-def _check_sync(
-    turn: Turn, request: SyncGroupRequest, version: int
-) -> tuple[ClassicGroup, ErrorCode]:
-    names = (request.protocol_type, request.protocol_name)
-    if version >= PROTOCOL_NAMED_SINCE_VERSION and None in names:
-        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+def _check_sync(turn: Turn, request: SyncGroupRequest) -> tuple[ClassicGroup, ErrorCode]:
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     group = turn.shard.group_of_member(request.group_id)

@@ -62,6 +62,7 @@ from ottla.protocol.messages.groups import (
     OffsetCommitRequest,
     OffsetDeleteRequest,
     SyncGroupRequest,
+    SyncGroupResponse,
 )
 from ottla.protocol.messages.transactions import TxnOffsetCommitRequest
 from ottla.protocol.schema import Message
@@ -118,11 +119,15 @@ class GroupShard:
 
     def sync(self, caller: Caller, request: SyncGroupRequest, reply: Reply, now: Moment) -> Outcome:
         turn = Turn(self, now)
+        if not membership.names_its_protocol(request, caller.version):
+            refused = int(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            turn.answer(reply, SyncGroupResponse(error_code=refused))
+            return turn.outcome
         match self.groups.get(request.group_id):
             case ConsumerGroup() as group:
                 turn.answer(reply, consumer_classic.sync(turn, group, request))
             case _:
-                membership.sync(turn, caller, request, reply)
+                membership.sync(turn, request, reply)
         return turn.outcome
 
     def heartbeat(self, request: HeartbeatRequest, reply: Reply, now: Moment) -> Outcome:
