@@ -23,7 +23,7 @@ endif
 SWEEP ?= --nested
 
 .DEFAULT_GOAL := help
-.PHONY: help run test compiled check conformance suite groups transactions files crash model text golden traces quotas bench
+.PHONY: help run test compiled check conformance suite groups transactions files crash model text golden traces differences quotas bench
 
 $(BUILDS): pyproject.toml
 	@echo "Setting up $(VENV): half a minute, once."
@@ -109,6 +109,9 @@ quotas: $(SERVED) $(READY) ## 30 s of each client quota: what a greedy client ge
 
 traces: $(READY) ## conversations about groups anew with Apache Kafka, as tests hold them with Ottla
 	$(BIN)/python -m tests.coordinator.wire $(ARGS)
+
+differences: $(SERVED) $(READY) ## random sequences of requests to Apache Kafka and to Ottla, and where the answers differ
+	$(FROM_BUILT) $(BIN)/python -m tests.differences $(ARGS)
 
 bench: $(SERVED) $(READY) ## Ottla beside Apache Kafka: figures, ratios, aims
 	$(FROM_BUILT) $(BIN)/python -m tests.bench $(ARGS)

@@ -74,6 +74,7 @@ REAL_PROCESSES = (
     "tests/coordinator/wire.py",
     "tests/conformance/",
     "tests/crash/",
+    "tests/differences/",
     "tests/peers/",
     "tests/text/",
     "tests/transactions/wire.py",

@@ -200,6 +200,8 @@ class ApacheKafka(Server):
 
     name = "Kafka"
     heap = "1G"
+    features: tuple[str, ...] = ()
+    """Levels other than the newest to format with, as "group.version=0"."""
     # The flags of Kafka's own kafka-server-start.sh.
     collector = (
         "-XX:+UseG1GC",
@@ -230,6 +232,8 @@ class ApacheKafka(Server):
         """Makes an empty directory a Kafka directory, as its quick start does."""
         storage = jars.java("kafka.tools.StorageTool", "format", "--standalone")
         storage += ["-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", str(self._write_properties())]
+        for feature in self.features:
+            storage += ["--feature", feature]
         subprocess.run(storage, check=True, stdout=subprocess.DEVNULL)
 
     def command(self) -> list[str]:

@@ -1,0 +1,194 @@
+"""What brokers have of their own makes no difference; what clients rely on does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.protocol.api import ApiKey
+from tests.differences.batches import Batch, Record, encoded
+from tests.differences.comparing import Difference, differing, normal
+from tests.differences.known import KNOWN, Accepted
+from tests.differences.meanings import Meanings
+from tests.differences.requests import Request
+
+PREFIX, BEGAN_MS, PORT = "d000001x", 1_700_000_000_000, 9_092
+
+
+def _meanings(topic_id: int, producer_id: int) -> Meanings:
+    meanings = Meanings(PREFIX, BEGAN_MS, f"/data{topic_id}", lambda topic, partition: (0, 0))
+    named = {"name": f"{PREFIX}a", "error_code": 0, "topic_id": bytes([topic_id]) * 16}
+    meanings.learn(Request(ApiKey.CREATE_TOPICS, 7, {}), {"topics": [named]})
+    given = {"error_code": 0, "producer_id": producer_id, "producer_epoch": 0}
+    meanings.learn(Request(ApiKey.INIT_PRODUCER_ID, 4, {"transactional_id": "~t"}), given)
+    return meanings
+
+
+def _normal(api: ApiKey, answer: dict[str, Any], topic_id: int = 1, producer_id: int = 1) -> Any:
+    request = Request(api, 0, {})
+    return normal(request, answer, _meanings(topic_id, producer_id), PORT + topic_id)
+
+
+def _metadata(topic_id: int, *, error: int = 0, reverse: bool = False) -> dict[str, Any]:
+    topics = [
+        {
+            "name": f"{PREFIX}a",
+            "error_code": error,
+            "topic_id": bytes([topic_id]) * 16,
+            "partitions": [{"partition_index": index} for index in (0, 1)],
+        },
+        {"name": "another", "error_code": 0, "topic_id": bytes([9 * topic_id]) * 16},
+    ]
+    for topic in topics:
+        if reverse and isinstance(topic.get("partitions"), list):
+            topic["partitions"] = [{"partition_index": index} for index in (1, 0)]
+    return {
+        "throttle_time_ms": topic_id,
+        "brokers": [{"port": PORT + topic_id}],
+        "topics": topics[:: -1 if reverse else 1],
+    }
+
+
+def test_ids_ports_order_and_what_others_left_make_no_difference() -> None:
+    kafka = _normal(ApiKey.METADATA, _metadata(1), 1)
+    ottla = _normal(ApiKey.METADATA, _metadata(2, reverse=True), 2)
+
+    assert kafka == ottla
+    assert [topic["name"] for topic in kafka["topics"]] == ["~a"]
+
+
+def test_an_error_an_id_that_is_not_known_and_a_missing_entry_do() -> None:
+    right = _normal(ApiKey.METADATA, _metadata(1), 1)
+    missing = _metadata(1)
+    missing["topics"][0]["partitions"].pop()
+
+    assert _normal(ApiKey.METADATA, _metadata(1, error=3), 1) != right
+    assert _normal(ApiKey.METADATA, _metadata(1), 2) != right
+    assert _normal(ApiKey.METADATA, missing, 1) != right
+
+
+def test_producers_are_called_by_the_order_in_which_they_came() -> None:
+    def answer(producer_id: int) -> dict[str, Any]:
+        state = {"transactional_id": f"{PREFIX}t", "producer_id": producer_id, "error_code": 0}
+        return {"transaction_states": [state]}
+
+    api = ApiKey.DESCRIBE_TRANSACTIONS
+
+    assert _normal(api, answer(4), producer_id=4) == _normal(api, answer(7), producer_id=7)
+    assert _normal(api, answer(4), producer_id=4) != _normal(api, answer(4), producer_id=7)
+
+
+def test_a_time_of_the_broker_is_later_and_one_of_a_client_is_itself() -> None:
+    def offsets(timestamp: int) -> dict[str, Any]:
+        part = {"partition_index": 0, "error_code": 0, "timestamp": timestamp, "offset": 1}
+        return {"topics": [{"name": f"{PREFIX}a", "partitions": [part]}]}
+
+    api = ApiKey.LIST_OFFSETS
+    first = _normal(api, offsets(BEGAN_MS + 5))
+
+    assert first == _normal(api, offsets(BEGAN_MS + 900))
+    assert first != _normal(api, offsets(BEGAN_MS - 900))
+    assert _normal(api, offsets(1_000)) != _normal(api, offsets(1_001))
+
+
+def test_how_partitions_are_grouped_makes_no_difference() -> None:
+    def part(index: int) -> dict[str, Any]:
+        return {"partition_index": index, "error_code": 0, "offset": 4}
+
+    together = {"topics": [{"name": "~a", "partitions": [part(0), part(1)]}]}
+    apart = {"topics": [{"name": "~a", "partitions": [part(index)]} for index in (1, 0, 1)]}
+    fewer = {"topics": [{"name": "~a", "partitions": [part(0)]}]}
+    api = ApiKey.LIST_OFFSETS
+
+    assert _normal(api, together) == _normal(api, apart)
+    assert _normal(api, together) != _normal(api, fewer)
+
+
+def _fetched(*parts: tuple[int, int], aborted: int | None = None) -> dict[str, Any]:
+    records = encoded(Batch((Record("k", "v"),)), 1_000, (-1, -1, -1))
+    told = [] if aborted is None else [{"producer_id": 1, "first_offset": aborted}]
+    return {
+        "error_code": 0,
+        "session_id": 0,
+        "responses": [
+            {
+                "topic": "~a",
+                "partitions": [
+                    {
+                        "partition_index": index,
+                        "error_code": error,
+                        "aborted_transactions": told or None,
+                        "records": None if error else records,
+                    }
+                    for index, error in parts
+                ],
+            }
+        ],
+    }
+
+
+def test_fetched_partitions_have_their_order_but_those_that_are_unknown() -> None:
+    api = ApiKey.FETCH
+    right = _normal(api, _fetched((0, 0), (1, 0), (9, 3)))
+
+    assert right == _normal(api, _fetched((9, 3), (0, 0), (1, 0)))
+    assert right != _normal(api, _fetched((1, 0), (0, 0), (9, 3)))
+
+
+def test_only_transactions_that_were_aborted_in_what_is_read_count() -> None:
+    api = ApiKey.FETCH
+
+    assert _normal(api, _fetched((0, 0), aborted=5)) == _normal(api, _fetched((0, 0)))
+    assert _normal(api, _fetched((0, 0), aborted=0)) != _normal(api, _fetched((0, 0)))
+
+
+def test_places_that_differ_are_named_without_positions() -> None:
+    kafka = {"a": [{"b": 1, "c": 2}, {"b": 3}], "d": True}
+    ottla = {"a": [{"b": 1, "c": 4}, {"b": 3}], "d": 1}
+
+    assert list(differing(kafka, ottla)) == [("a[].c", 2, 4), ("d", True, 1)]
+    assert list(differing([1], [])) == [("[]", [1], [])]
+    assert list(differing(kafka, kafka)) == []
+
+
+def test_a_difference_has_one_shape_whatever_topic_and_offset_it_is_of() -> None:
+    def shape(kafka: Any, ottla: Any) -> str:
+        return Difference(0, Request(ApiKey.FETCH, 4, {}), kafka, ottla).shape
+
+    assert shape({"name": "~a", "offset": 501}, {"name": "~b", "offset": 502}) == shape(
+        {"name": "~c", "offset": 777}, {"name": "~d", "offset": 9_000}
+    )
+    assert shape({"error_code": 3}, {"error_code": 0}) != shape(
+        {"error_code": 6}, {"error_code": 0}
+    )
+    assert shape("it waits", {}) == "FETCH: it waits / an answer"
+
+
+def test_what_is_known_hides_nothing_beside_it() -> None:
+    accepted = Accepted(KNOWN)
+    request = Request(ApiKey.PRODUCE, 9, {})
+
+    def answer(*, named: int, offset: int) -> dict[str, Any]:
+        blamed = [{"batch_index": index} for index in range(named)]
+        part = {"error_code": 32, "record_errors": blamed, "base_offset": offset}
+        return {"responses": [part]}
+
+    kafka = answer(named=3, offset=-1)
+
+    assert accepted.same(request, kafka, answer(named=1, offset=-1))
+    assert not accepted.same(request, kafka, answer(named=1, offset=0))
+    assert not accepted.same(request, kafka, answer(named=0, offset=-1))
+    assert kafka == answer(named=3, offset=-1)
+    assert accepted.met.total() == 2
+
+
+def test_every_known_difference_says_why_and_of_which_api() -> None:
+    reasons = [entry.reason for entry in KNOWN]
+
+    assert len(set(reasons)) == len(reasons)
+    assert all(entry.apis and len(entry.reason.split()) > 5 for entry in KNOWN)
+
+
+def test_an_answer_and_none_are_never_the_same() -> None:
+    request = Request(ApiKey.API_VERSIONS, 0, {})
+
+    assert not Accepted(KNOWN).same(request, "the connection is closed", {"api_keys": []})
