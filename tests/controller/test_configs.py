@@ -79,6 +79,8 @@ def test_a_brokers_setting_is_written_though_it_stays() -> None:
     [
         ([Item("cleanup.policy", APPEND, "compact")], "delete,compact"),
         ([Item("cleanup.policy", APPEND, "delete")], "delete"),
+        ([Item("cleanup.policy", APPEND, "compact,")], "delete,compact"),
+        ([Item("cleanup.policy", APPEND, ",,")], "delete"),
         (
             [Item("cleanup.policy", SET, "compact,delete")],
             "compact,delete",

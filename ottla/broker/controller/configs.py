@@ -284,6 +284,9 @@ def _check_form(
 
 def _combined(parts: list[str], operation: Operation, value: str) -> str:
     given = value.split(",")
+    # Nothing stands behind the last comma, as in Kafka; a value of nothing is one element.
+    while value and given and not given[-1]:
+        given.pop()
     if operation is Operation.APPEND:
         return ",".join(dict.fromkeys([*parts, *given]))
     taken_out = frozenset(given)
