@@ -136,14 +136,7 @@ def _nothing_named(request: Request, kafka: Tree, ottla: Tree) -> None:
 
 FLUSH = "log.flush.interval.messages"
 DEFAULT_SOURCE, TOPIC_SOURCE = 5, 1
-OWN_START = (
-    "node.id",
-    "broker.id",
-    "log.dirs",
-    "listeners",
-    "advertised.listeners",
-    "log.cleaner.enable",
-)
+OWN_START = ("node.id", "broker.id", "log.dirs", "listeners", "advertised.listeners")
 BROKER, LOGGER, METRICS, GROUP = 4, 8, 16, 32
 
 

@@ -122,7 +122,7 @@ class _Transactions:
         timeout = chance.one(TIMEOUT_MS, TIMEOUT_MS, TIMEOUT_MS, 900_000, 0, -1, 900_001, 1_000)
         body: Body = {"transactional_id": own, "transaction_timeout_ms": timeout}
         if version >= 3 and chance.happens(0.5):
-            # While a transaction goes on Kafka believes any epoch here.
+            # Of a wrong epoch Kafka aborts the transaction that goes on before it refuses it.
             body |= self.producer(own or "~t", 0.2, 0)
         elif version >= 3 and chance.happens(0.05):
             epochs = chance.one(-1, 5, -2, 0)
