@@ -1,8 +1,8 @@
 """Groups by chance: members of the classic protocol and of KIP-848 that join, wait for one another,
 commit, leave and hang up; offsets of share groups; and all that describes them.
 
-A group keeps to one protocol. Share groups have no members here: what they are assigned waits for a
-write to their state, which is done at once or not.
+A group keeps to one protocol; `upgrades` has those that change it. Share groups have no members
+here: what they are assigned waits for a write to their state, which is done at once or not.
 """
 
 from __future__ import annotations
@@ -66,10 +66,12 @@ SHARE_OFFSETS = (
 
 
 def sequence(seed: int) -> Sequence:
-    return _Groups(Chance("groups", seed)).sequence()
+    return Groups(Chance("groups", seed)).sequence()
 
 
-class _Groups:
+class Groups:
+    """Draws the sequences of groups of one kind."""
+
     def __init__(self, chance: Chance) -> None:
         self.chance = chance
         self.kind = chance.weighed({CLASSIC: 5, CONSUMER: 4})
@@ -90,16 +92,20 @@ class _Groups:
         body = {"topics": made, "timeout_ms": 30_000}
         steps: list[Step] = [(Request(ApiKey.CREATE_TOPICS, 7, body),)]
         for _ in range(self.chance.rng.randint(12, 40)):
-            steps.append(self._step())
+            steps.append(self.step())
         return tuple(steps)
 
-    def _step(self) -> Step:
+    def step(self) -> Step:
         if self.chance.happens(0.4):
             name = self.chance.weighed(WEIGHTS)
         elif self.kind == CLASSIC:
             name = self.chance.weighed(CLASSIC_WEIGHTS)
         else:
             name = "consumer_heartbeat"
+        return self.drawn(name)
+
+    def drawn(self, name: str) -> Step:
+        """One of the steps that are drawn by their name."""
         make: Callable[[], Request | HangUp] = getattr(self, f"_{name}")
         made = make()
         return made if isinstance(made, HangUp) else (made,)

@@ -22,11 +22,20 @@ Tree = Any
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """`equate` changes both trees in place; it is asked only where they are not the same."""
+    """`equate` changes both trees in place; it is asked only where they are not the same.
+
+    `parts` is whether the brokers hold something else from then on, so that there is nothing more
+    to compare.
+    """
 
     reason: str
     apis: frozenset[ApiKey]
     equate: Callable[[Request, Tree, Tree], None]
+    parts: bool = False
+
+
+class PartedError(Exception):
+    """The answers are the same but for what is known, and the brokers' ways part."""
 
 
 @dataclass(slots=True)
@@ -37,7 +46,10 @@ class Accepted:
     met: Counter[str] = field(default_factory=Counter)
 
     def same(self, request: Request, kafka: Tree, ottla: Tree) -> bool:
-        """Whether the answers are the same but for what is known; changes neither."""
+        """Whether the answers are the same but for what is known; changes neither.
+
+        Raises PartedError.
+        """
         if kafka == ottla:
             return True
         if isinstance(kafka, str) or isinstance(ottla, str):
@@ -50,6 +62,8 @@ class Accepted:
             entry.equate(request, kafka, ottla)
             if len(list(differing(kafka, ottla))) < len(before):
                 self.met[entry.reason] += 1
+                if entry.parts:
+                    raise PartedError
             if kafka == ottla:
                 return True
         return False

@@ -8,11 +8,13 @@ from typing import Any
 
 from ottla.protocol.api import ApiKey
 from ottla.protocol.wire import ZERO_UUID
+from tests.differences import embedded
 from tests.differences.batches import Batch, Joined, encoded, next_offset
 from tests.differences.requests import (
     OWN,
     Assigned,
     Body,
+    Dealt,
     LogDir,
     MemberEpoch,
     MemberId,
@@ -23,6 +25,7 @@ from tests.differences.requests import (
     Request,
     SessionEpoch,
     SessionId,
+    Subscription,
     Symbol,
     TopicId,
 )
@@ -58,6 +61,7 @@ class Meanings:
     read: dict[tuple[str, int], int] = field(default_factory=dict)
     members: dict[str, tuple[str, int]] = field(default_factory=dict)
     assigned: dict[str, list[Body]] = field(default_factory=dict)
+    dealt: dict[str, embedded.Partitions] = field(default_factory=dict)
 
     def of(self, symbol: Symbol) -> Any:
         """The value that a symbol has here and now."""
@@ -73,7 +77,7 @@ class Meanings:
             case Offset(topic, partition, "read", more):
                 return self.read.get((topic, partition), 0) + more
             case Offset(topic, partition, base, more):
-                start, end = self.bounds(topic.replace(OWN, self.prefix), partition)
+                start, end = self.bounds(self._own(topic), partition)
                 return (start if base == "start" else end) + more
             case Moment(after_ms):
                 return self.began_ms + after_ms
@@ -87,6 +91,14 @@ class Meanings:
                 return self.members.get(member, ("", -1))[1] + more
             case Assigned(member):
                 return self.assigned.get(member, [])
+            case Subscription(topics, version, member):
+                owned, generation = self.dealt.get(member, ()), self.of(MemberEpoch(member))
+                names = [self._own(name) for name in topics]
+                return embedded.subscription(names, owned, generation, version)
+            case Dealt(partitions):
+                return embedded.assignment(
+                    tuple((self._own(name), of_it) for name, of_it in partitions)
+                )
             case LogDir(suffix):
                 return self.log_dir + suffix
             case Batch():
@@ -95,6 +107,9 @@ class Meanings:
                 pieces = [one if isinstance(one, bytes) else self._batch(one) for one in parts]
                 return memoryview(b"".join(pieces))
         raise AssertionError(symbol)
+
+    def _own(self, name: str) -> str:
+        return name.replace(OWN, self.prefix)
 
     def _producer(self, transactional_id: str, *, first: bool = False) -> tuple[int, int]:
         given = self.producers.get(transactional_id, [(UNKNOWN_PRODUCER_ID, 0)])
@@ -132,6 +147,8 @@ class Meanings:
                 self._learn_fetch(request, answer)
             case ApiKey.JOIN_GROUP | ApiKey.CONSUMER_GROUP_HEARTBEAT:
                 self._learn_member(request, answer)
+            case ApiKey.SYNC_GROUP if request.name and not answer["error_code"]:
+                self.dealt[request.name] = embedded.partitions_of(bytes(answer["assignment"]))
 
     def _learn_topic(self, name: str | None, topic_id: bytes) -> None:
         if name is None or topic_id == ZERO_UUID or topic_id in self.topic_names:

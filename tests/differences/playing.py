@@ -16,7 +16,7 @@ from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.groups import HeartbeatRequest
 from tests.differences import settling
 from tests.differences.comparing import Difference, Tree, normal
-from tests.differences.known import Accepted
+from tests.differences.known import Accepted, PartedError
 from tests.differences.peer import SILENT, Answer, Peer
 from tests.differences.requests import HangUp, Request, Sequence, requests_of
 
@@ -118,6 +118,8 @@ class Duet:
                     return found
         except CannotGoOnError:
             self.unanswered += 1
+        except PartedError:
+            pass
         return None
 
     def _step(self, index: int, step: tuple[Request, ...]) -> Difference | None:

@@ -110,6 +110,23 @@ class Assigned(Symbol):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class Subscription(Symbol):
+    """What a consumer of the classic protocol puts into its JoinGroup: the topics that it wants,
+    and from version 1 on what it was dealt last."""
+
+    topics: tuple[str, ...]
+    version: int
+    member: str
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Dealt(Symbol):
+    """What the leader of a group of the classic protocol deals out to one member."""
+
+    partitions: tuple[tuple[str, tuple[int, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class LogDir(Symbol):
     """The path of the broker's log dir, with something behind it."""
 

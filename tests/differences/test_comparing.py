@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from ottla.protocol.api import ApiKey
 from tests.differences.batches import Batch, Record, encoded
 from tests.differences.comparing import Difference, differing, normal
-from tests.differences.known import KNOWN, Accepted
+from tests.differences.known import KNOWN, Accepted, PartedError
+from tests.differences.known_upgrades import MEMBERS, UPGRADES
 from tests.differences.meanings import Meanings
 from tests.differences.requests import Request
 
@@ -182,10 +185,31 @@ def test_what_is_known_hides_nothing_beside_it() -> None:
 
 
 def test_every_known_difference_says_why_and_of_which_api() -> None:
-    reasons = [entry.reason for entry in KNOWN]
+    known = KNOWN + UPGRADES
+    reasons = [entry.reason for entry in known]
 
     assert len(set(reasons)) == len(reasons)
-    assert all(entry.apis and len(entry.reason.split()) > 5 for entry in KNOWN)
+    assert all(entry.apis and len(entry.reason.split()) > 5 for entry in known)
+
+
+def test_of_groups_that_change_their_protocol_alone_some_things_are_not_compared() -> None:
+    accepted = Accepted(KNOWN + UPGRADES)
+    kafka, ottla = ({"error_code": 0, "assignment": one} for one in ("", "00"))
+    api = ApiKey.DESCRIBE_GROUPS
+
+    assert accepted.same(Request(api, 5, {}, who=MEMBERS[0]), kafka, ottla)
+    assert not accepted.same(Request(api, 5, {}), kafka, ottla)
+    assert not accepted.same(Request(api, 5, {}, who=MEMBERS[0]), kafka | {"error_code": 3}, ottla)
+
+
+def test_nothing_is_compared_where_the_brokers_ways_have_parted() -> None:
+    accepted = Accepted(UPGRADES)
+    heartbeat = Request(ApiKey.HEARTBEAT, 4, {}, who=MEMBERS[0])
+
+    with pytest.raises(PartedError):
+        accepted.same(heartbeat, {"error_code": 22}, {"error_code": 27})
+    assert not accepted.same(heartbeat, {"error_code": 27}, {"error_code": 22})
+    assert not accepted.same(heartbeat, {"error_code": 25}, {"error_code": 27})
 
 
 def test_an_answer_and_none_are_never_the_same() -> None:

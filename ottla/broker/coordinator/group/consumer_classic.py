@@ -207,12 +207,15 @@ def _join_last(
     reason: str | None,
 ) -> JoinGroupResponse:
     """The last member of the consumer protocol was static, and its place is taken by one of the
-    classic protocol: the group is a classic one."""
+    classic protocol: the group is a classic one. It rebalances unless everybody has what the target
+    gives; nothing else would tell a member of what it is to have yet."""
     bump_if_due(turn, group, reason)
     is_current = group.target.epoch >= group.epoch
     if is_current:
         member = step(turn, group, member, reported, has_changed=False)
-    why = None if is_current else "its assignment was not the newest"
+    target_epoch = group.target.epoch
+    is_settled = all(one.is_reconciled_to(target_epoch) for one in group.members.values())
+    why = None if is_current and is_settled else "not everybody has the newest assignment"
     migration.downgrade(turn, group, without=(), reason=why)
     return _joined(member)
 

@@ -109,7 +109,11 @@ def _may_be_classic(turn: Turn, left: Collection[ConsumerMember]) -> bool:
 def downgrade(
     turn: Turn, group: ConsumerGroup, *, without: Collection[str], reason: str | None
 ) -> None:
-    """Makes a classic group of the members that are left; it rebalances if there is a `reason`."""
+    """Makes a classic group of the members that are left; it rebalances if there is a `reason`.
+
+    Its generation is the epoch of the target, which is what members have who are up to date: they
+    are told to join again, and need not give up what they have as if they were fenced.
+    """
     left = [one for one in group.members.values() if one.member_id not in without]
     classic = ClassicGroup(group.group_id, turn.now.wall_ms)
     assignments: dict[str, bytes] = {}
@@ -125,8 +129,8 @@ def downgrade(
             dict(one.classic.protocols),
         )
         classic.add(member, CONSUMER_PROTOCOL)
-        assignments[one.member_id] = embedded_assignment(turn.shard.topics, one)
-    classic.generation = group.epoch
+        assignments[one.member_id] = embedded_assignment(turn.shard.topics, _with_all(one))
+    classic.generation = group.target.epoch
     classic.protocol = classic.select_protocol()
     if reason is not None:
         # By this a restart knows that the rebalance has yet to come: nobody has dealt out what
@@ -139,6 +143,8 @@ def downgrade(
     # Its record has of each member the one protocol that is chosen; all are known while it lives.
     turn.shard.groups[group.group_id] = classic
     turn.write_group(classic, assignments)
+    # Whoever comes next is no leader by that.
+    classic.leader = next(iter(classic.members))
     for member in classic.members.values():
         turn.restart_session(classic, member)
     turn.tell(
@@ -150,6 +156,14 @@ def downgrade(
     )
     if reason is not None:
         rebalance.prepare(turn, classic, reason)
+
+
+def _with_all(member: ConsumerMember) -> ConsumerMember:
+    """With what it is to give up, and may read still."""
+    assigned = {topic_id: dict(epochs) for topic_id, epochs in member.assigned.items()}
+    for topic_id, epochs in member.revoking.items():
+        assigned.setdefault(topic_id, {}).update(epochs)
+    return replace(member, assigned=assigned)
 
 
 def embedded_assignment(topics: Topics, member: ConsumerMember) -> bytes:

@@ -1,0 +1,135 @@
+"""The differences that are accepted of groups which change their protocol (`upgrades`).
+
+Who has what in them is not the same on both brokers, for what a member is to give up first hangs on
+the order of members, and a group that becomes a classic one hands on what its members have, where
+Kafka hands on what they were to have. What is compared are states, errors, who waits, and epochs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.protocol.api import ApiKey
+from tests.differences.known import Known
+from tests.differences.requests import Request
+from tests.differences.settling import error_codes
+
+Tree = Any
+MEMBERS = ("p", "q")
+ONLOOKER = "onlooker"
+"""Who sends the requests of `upgrades`, by which those are known."""
+BEHIND_MAX = 3
+NO_ERROR, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, GROUP_ID_NOT_FOUND = 0, 22, 27, 69
+EPOCHS = ("member_epoch", "generation_id", "group_epoch", "assignment_epoch")
+ASSIGNMENTS = ("assignment", "target_assignment", "member_assignment", "metadata")
+"""The last is that of JoinGroup, which says what a member has."""
+
+
+def _is_of_an_upgrade(request: Request) -> bool:
+    return request.who in MEMBERS or request.who == ONLOOKER
+
+
+def _without(tree: Tree, names: tuple[str, ...]) -> None:
+    if isinstance(tree, dict):
+        for name in names:
+            tree.pop(name, None)
+        for inner in tree.values():
+            _without(inner, names)
+    elif isinstance(tree, list):
+        for inner in tree:
+            _without(inner, names)
+
+
+def _one_gives_up_first(request: Request, kafka: Tree, ottla: Tree) -> None:
+    is_apart = kafka["assignment"] != ottla["assignment"]
+    apart = abs(kafka["member_epoch"] - ottla["member_epoch"])
+    if _is_of_an_upgrade(request) and is_apart and 0 < apart <= BEHIND_MAX:
+        kafka["member_epoch"] = ottla["member_epoch"]
+
+
+def _assignments(request: Request, kafka: Tree, ottla: Tree) -> None:
+    if _is_of_an_upgrade(request):
+        _without(kafka, ASSIGNMENTS)
+        _without(ottla, ASSIGNMENTS)
+
+
+def _epochs(request: Request, kafka: Tree, ottla: Tree) -> None:
+    if not _is_of_an_upgrade(request):
+        return
+    if isinstance(kafka, dict) and isinstance(ottla, dict):
+        for name in EPOCHS:
+            if name in kafka and 0 < kafka[name] - ottla[name] <= BEHIND_MAX:
+                kafka[name] = ottla[name]
+        for name in kafka.keys() & ottla.keys():
+            _epochs(request, kafka[name], ottla[name])
+    elif isinstance(kafka, list) and isinstance(ottla, list):
+        for theirs, ours in zip(kafka, ottla, strict=False):
+            _epochs(request, theirs, ours)
+
+
+def _told_to_join(request: Request, kafka: Tree, ottla: Tree) -> None:
+    is_told = _is_of_an_upgrade(request) and ottla["error_code"] == REBALANCE_IN_PROGRESS
+    if is_told and kafka["error_code"] in (NO_ERROR, ILLEGAL_GENERATION):
+        kafka["error_code"] = REBALANCE_IN_PROGRESS
+
+
+def _group_that_is_gone(request: Request, kafka: Tree, ottla: Tree) -> None:
+    is_gone = GROUP_ID_NOT_FOUND in error_codes(kafka) - error_codes(ottla)
+    if _is_of_an_upgrade(request) and is_gone:
+        kafka.clear()
+        ottla.clear()
+
+
+UPGRADES: tuple[Known, ...] = (
+    Known(
+        "Of more than two members, of which some left without a word, one is to give something up "
+        "and stays in its epoch until it has, or another is",
+        frozenset((ApiKey.CONSUMER_GROUP_HEARTBEAT,)),
+        _one_gives_up_first,
+        parts=True,
+    ),
+    Known(
+        "Who has what in a group that changes its protocol is not compared",
+        frozenset(
+            (
+                ApiKey.CONSUMER_GROUP_HEARTBEAT,
+                ApiKey.CONSUMER_GROUP_DESCRIBE,
+                ApiKey.SYNC_GROUP,
+                ApiKey.DESCRIBE_GROUPS,
+                ApiKey.JOIN_GROUP,
+            )
+        ),
+        _assignments,
+    ),
+    Known(
+        "A consumer group becomes a classic one in the generation of its target; in Kafka in that "
+        "of its epoch, which members have who are not up to date yet",
+        frozenset(
+            (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE, ApiKey.JOIN_GROUP)
+        ),
+        _epochs,
+    ),
+    Known(
+        "When a consumer group becomes a classic one, members are told to join again who are up to "
+        "date, and all if one lacks something; Kafka fences the former and is silent to the latter",
+        frozenset((ApiKey.HEARTBEAT, ApiKey.SYNC_GROUP)),
+        _told_to_join,
+        parts=True,
+    ),
+    Known(
+        "An empty consumer group is gone from Kafka's memory, and not from its log, when a member "
+        "that it does not know comes with JoinGroup",
+        frozenset(
+            (
+                ApiKey.CONSUMER_GROUP_HEARTBEAT,
+                ApiKey.CONSUMER_GROUP_DESCRIBE,
+                ApiKey.DESCRIBE_GROUPS,
+                ApiKey.DELETE_GROUPS,
+                ApiKey.OFFSET_COMMIT,
+                ApiKey.OFFSET_DELETE,
+            )
+        ),
+        _group_that_is_gone,
+        parts=True,
+    ),
+)
