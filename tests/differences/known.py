@@ -114,6 +114,23 @@ def _time_behind_deleted_records(request: Request, kafka: Tree, ottla: Tree) -> 
             theirs |= ours
 
 
+MAX_TIMESTAMP = -3
+
+
+def _greatest_time_that_is_deleted(request: Request, kafka: Tree, ottla: Tree) -> None:
+    asked = {
+        (topic["name"], part["partition_index"])
+        for topic in request.body["topics"]
+        for part in topic["partitions"]
+        if part["timestamp"] == MAX_TIMESTAMP
+    }
+    for theirs, ours in zip(kafka["topics"], ottla["topics"], strict=False):
+        codes = theirs["error_code"], ours["error_code"]
+        is_asked = (theirs["name"], theirs["partition_index"]) in asked
+        if is_asked and codes == (0, 0) and not 0 <= ours["offset"] <= theirs["offset"]:
+            theirs |= ours
+
+
 UNKNOWN_TOPICS = frozenset((3, 100, 103))
 
 
@@ -251,6 +268,12 @@ KNOWN: tuple[Known, ...] = (
         "records there that have it are deleted; Ottla goes on to the next",
         frozenset((ApiKey.LIST_OFFSETS,)),
         _time_behind_deleted_records,
+    ),
+    Known(
+        "The record with the greatest timestamp may be deleted in Kafka; Ottla names one that is "
+        "there, or none",
+        frozenset((ApiKey.LIST_OFFSETS,)),
+        _greatest_time_that_is_deleted,
     ),
     Known(
         "A fetch session that has a topic which is deleted is told one of three errors, by what of "
