@@ -275,6 +275,8 @@ async def test_a_broken_invariant_is_raised_where_the_broker_was_opened() -> Non
 
 
 class BrokenWaiter:
+    of_several = False
+
     def advanced(self) -> None:
         pass
 

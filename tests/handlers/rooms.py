@@ -241,6 +241,11 @@ class House:
         topic_id: bytes = result.topic_id
         return topic_id
 
+    def take_fatal(self) -> list[BaseException]:
+        """What would have ended the broker, and is no fault of the test's."""
+        taken, self._fatal[:] = self._fatal[:], []
+        return taken
+
     async def append(
         self,
         topic: str,

@@ -200,7 +200,7 @@ async def test_what_goes_wrong_is_an_answer_and_nobody_elses(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fails, waits, other = [await Client.of(broker) for _ in range(3)]
-    sessions = [await _begun(fails, "t", "u"), await _begun(waits, "t")]
+    sessions = [await _begun(client, "t", "u") for client in (fails, waits)]
     for client, session in zip((fails, waits), sessions, strict=True):
         client.send(_fetch(session, 1), FETCH)
         await _parked(broker, 1 if client is fails else 2)

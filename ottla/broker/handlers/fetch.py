@@ -59,12 +59,13 @@ def _refusal(request: FetchRequest) -> ErrorCode | None:
 class ParkedFetch(Pending):
     """A fetch that waits at its partitions until there is enough."""
 
-    __slots__ = ("_deadline", "_deadlines", "_partitions", "_reading")
+    __slots__ = ("_deadline", "_deadlines", "_partitions", "_reading", "of_several")
 
     def __init__(self, reading: FetchReading, deadlines: Deadlines, max_wait_ms: int) -> None:
         super().__init__()
         self._reading = reading
         self._partitions = reading.partitions
+        self.of_several = len(self._partitions) > 1
         for partition in self._partitions:
             partition.fetch_waiters[self] = None
         self._deadlines = deadlines

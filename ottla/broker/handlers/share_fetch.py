@@ -213,6 +213,10 @@ class ShareFetch(Pending):
         self._timer = self._loop.call_later(wait_s, self._expired)
         self._go_on_if_starved()
 
+    @property
+    def of_several(self) -> bool:
+        return len(self._parked) > 1
+
     def advanced(self) -> None:
         """Records came, or came back, or more may be passed over."""
         if self._parked:

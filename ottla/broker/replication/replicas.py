@@ -99,6 +99,7 @@ class Replicas:
         self._pools: dict[str, SyncPool[Partition]] = {}
         self._last_appends: list[Callable[[], None]] = []
         self._waiting: dict[Partition, None] = {}
+        self._looking: dict[FetchWaiter, Partition] = {}
         self._syncing = 0
         self._closed = False
         self.sync_times = Histogram(SECONDS)
@@ -472,7 +473,30 @@ class Replicas:
             waiter.listener.committed(waiter.part)
         if partition.fetch_waiters:
             for fetch in tuple(partition.fetch_waiters):
-                fetch.advanced()
+                if fetch.of_several:
+                    self._look_soon(fetch, partition)
+                else:
+                    fetch.advanced()
+
+    def _look_soon(self, fetch: FetchWaiter, partition: Partition) -> None:
+        """More of its partitions may advance in this turn, by the same Produce or by syncs that
+        ended together: one answer for all saves a fetch."""
+        if not self._looking:
+            self._loop.call_soon(self._look)
+        self._looking[fetch] = partition
+
+    def _look(self) -> None:
+        looking, self._looking = self._looking, {}
+        left = iter(looking.items())
+        try:
+            for fetch, partition in left:
+                if fetch in partition.fetch_waiters:  # else it was answered meanwhile, or is gone
+                    fetch.advanced()
+        except AssertionError as broken:
+            self._on_fatal(broken)
+        finally:
+            for fetch, partition in left:
+                self._look_soon(fetch, partition)
 
     def _interrupt(self, partition: Partition) -> None:
         for fetch in tuple(partition.fetch_waiters):

@@ -22,7 +22,12 @@ class CommitListener(Protocol):
 
 class FetchWaiter(Protocol):
     """A parked Fetch. `advanced`: the partition has a new high watermark or last stable offset.
-    `interrupted`: it was deleted, failed or changed its epoch, so the answer must be made now."""
+    `interrupted`: it was deleted, failed or changed its epoch, so the answer must be made now.
+    `of_several`: it waits for more than one partition, and is told at the end of a turn of the loop
+    that some of them have advanced."""
+
+    @property
+    def of_several(self) -> bool: ...
 
     def advanced(self) -> None: ...
 
