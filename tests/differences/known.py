@@ -229,6 +229,17 @@ def _start_where_refused(request: Request, kafka: Tree, ottla: Tree) -> None:
             ours["log_start_offset"] = -1
 
 
+OUT_OF_ORDER_SEQUENCE = 45
+
+
+def _behind_a_refused_batch(request: Request, kafka: Tree, ottla: Tree) -> None:
+    if not request.body.get("transactional_id"):
+        return
+    for theirs, ours in zip(kafka["responses"], ottla["responses"], strict=False):
+        if (theirs["error_code"], ours["error_code"]) == (OUT_OF_ORDER_SEQUENCE, 0):
+            theirs |= ours
+
+
 MEMBER_ID_REQUIRED = 79
 
 
@@ -332,6 +343,13 @@ KNOWN: tuple[Known, ...] = (
         "a transaction before it, which the log does here",
         frozenset((ApiKey.PRODUCE,)),
         _start_where_refused,
+    ),
+    Known(
+        "Of a batch that is refused because its partition is not in the transaction Kafka keeps the "
+        "sequence, and takes none above it in one, though a batch without a transaction has had it",
+        frozenset((ApiKey.PRODUCE,)),
+        _behind_a_refused_batch,
+        parts=True,
     ),
     Known(
         "A refused JoinGroup repeats the member's id, or does not",

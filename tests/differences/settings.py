@@ -105,8 +105,9 @@ BY_TYPE: dict[int, dict[str, tuple[str, ...]]] = {
         "log.retention.ms": ("1000000000", "-1", "-2", "abc"),
         "log.segment.bytes": ("1048576", "1"),
         "message.max.bytes": ("1000000", "-1"),
-        "log.cleaner.threads": ("1", "2", "0", "100"),
-        "num.io.threads": ("8", "0", "1000"),
+        # Kafka takes no more than twice as many as there are, at run time.
+        "log.cleaner.threads": ("1", "2", "0"),
+        "num.io.threads": ("8", "0", "12"),
         "num.network.threads": ("3",),
         "compression.type": ("gzip", "bogus"),
         "min.insync.replicas": ("1", "2", "0"),
