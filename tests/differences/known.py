@@ -240,6 +240,17 @@ def _behind_a_refused_batch(request: Request, kafka: Tree, ottla: Tree) -> None:
             theirs |= ours
 
 
+INVALID_REQUEST = 42
+
+
+def _nameless_transaction(request: Request, kafka: Tree, ottla: Tree) -> None:
+    if request.body["transactional_id"]:
+        return
+    for theirs, ours in zip(kafka["topics"], ottla["topics"], strict=False):
+        if (theirs["error_code"], ours["error_code"]) == (0, INVALID_REQUEST):
+            theirs |= ours
+
+
 MEMBER_ID_REQUIRED = 79
 
 
@@ -345,10 +356,17 @@ KNOWN: tuple[Known, ...] = (
         _start_where_refused,
     ),
     Known(
-        "Of a batch that is refused because its partition is not in the transaction Kafka keeps the "
-        "sequence, and takes none above it in one, though a batch without a transaction has had it",
+        "Of a batch that is refused because its partition is not in the transaction Kafka keeps "
+        "the sequence, and takes none above it, though a batch without a transaction has had it",
         frozenset((ApiKey.PRODUCE,)),
         _behind_a_refused_batch,
+        parts=True,
+    ),
+    Known(
+        "Offsets in a transaction without a name are refused; Kafka takes them where its producer "
+        "has committed some in this transaction by its name",
+        frozenset((ApiKey.TXN_OFFSET_COMMIT,)),
+        _nameless_transaction,
         parts=True,
     ),
     Known(
