@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.handlers.answers import CloseConnection, Pending
+from ottla.broker.handlers.answers import Pending
 from ottla.broker.handlers.fetch import ParkedFetch, handle_fetch
 from ottla.broker.log.file_slice import FileSlice
 from ottla.broker.log.log import Log
@@ -15,6 +15,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.records.batch import iterate_headers
 from tests.coordinator.asking import ask
+from tests.handlers.parked import Answers, park
 from tests.handlers.rooms import NODE_ID, House
 from tests.handlers.transactions import PRODUCER_ID, Transactions
 
@@ -23,29 +24,9 @@ READ_COMMITTED = 1
 ABORTED = 300
 
 
-class Answers:
-    """The line of a connection: what it would send."""
-
-    def __init__(self) -> None:
-        self.given: list[Any] = []
-        self.arrived = asyncio.Event()
-
-    def answered(self, answer: Pending) -> None:
-        self.given.append(answer.response)
-        self.arrived.set()
-
-    def failed(self, answer: Pending, error: Exception) -> None:
-        raise error
-
-    def refused(self, answer: Pending, closing: CloseConnection) -> None:
-        raise closing
-
-
 def _parked(house: House, request: FetchRequest) -> Answers:
     """Where the answer comes to a fetch that waits."""
-    parked = handle_fetch(house.session, request, 16)
-    assert isinstance(parked, ParkedFetch)
-    parked.line = answers = Answers()
+    _, answers = park(house, request)
     return answers
 
 

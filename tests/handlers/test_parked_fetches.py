@@ -7,31 +7,13 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.handlers.answers import CloseConnection, Pending
-from ottla.broker.handlers.fetch import ParkedFetch, handle_fetch
+from ottla.broker.handlers.fetch import ParkedFetch
 from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
+from tests.handlers.parked import Answers, park
 from tests.handlers.rooms import House
 
 TOPIC = "t"
 AT_LEISURE = {"flush.messages": "1000000"}
-
-
-class Answers:
-    """The line of a connection: what it would send, in its order."""
-
-    def __init__(self) -> None:
-        self.given: list[FetchResponse] = []
-        self.arrived = asyncio.Event()
-
-    def answered(self, answer: Pending) -> None:
-        self.given.append(answer.response)
-        self.arrived.set()
-
-    def failed(self, answer: Pending, error: Exception) -> None:
-        raise error
-
-    def refused(self, answer: Pending, closing: CloseConnection) -> None:
-        raise closing
 
 
 def _park(house: House, topic_id: bytes, partitions: int) -> tuple[ParkedFetch, Answers]:
@@ -40,10 +22,7 @@ def _park(house: House, topic_id: bytes, partitions: int) -> tuple[ParkedFetch, 
     ]
     topic = FetchRequest.FetchTopic(topic_id=topic_id, partitions=parts)
     request = FetchRequest(max_wait_ms=60_000, min_bytes=1, session_epoch=-1, topics=[topic])
-    parked = handle_fetch(house.session, request, 16)
-    assert isinstance(parked, ParkedFetch)
-    parked.line = answers = Answers()
-    return parked, answers
+    return park(house, request)
 
 
 def _partitions(response: FetchResponse) -> list[int]:

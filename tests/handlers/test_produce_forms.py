@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.handlers.answers import CloseConnection, Pending
 from ottla.broker.handlers.produce import handle_produce
 from ottla.broker.handlers.produce_forms import ENDS_MAX, FORMS_MAX, FormAnswer, ProduceForms
 from ottla.broker.handlers.table import Encoders
@@ -24,6 +23,7 @@ from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
 from ottla.protocol.messages.topics import DeleteTopicsRequest
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.record import Record
+from tests.handlers.parked import Answers
 from tests.handlers.rooms import START_MS, House
 
 PAGE_CACHE = {"flush.messages": str(2**63 - 1)}
@@ -291,29 +291,15 @@ async def test_a_topic_deleted_and_made_again_is_looked_up_anew() -> None:
         assert decoded.responses[0].partition_responses[0].base_offset == 0
 
 
-class OneLine:
-    def __init__(self) -> None:
-        self.answered_event = asyncio.Event()
-
-    def answered(self, answer: Pending) -> None:
-        self.answered_event.set()
-
-    def failed(self, answer: Pending, error: Exception) -> None:
-        raise error
-
-    def refused(self, answer: Pending, closing: CloseConnection) -> None:
-        raise closing
-
-
 async def test_a_durable_write_waits_for_its_sync() -> None:
     async with side(flush_messages="1") as ours:
         ours.response(frame_of(produce(batch()), 9))
         answer = ours.served(frame_of(produce(batch()), 9))
         assert isinstance(answer, FormAnswer)
-        line = OneLine()
+        line = Answers()
         answer.line = line
-        assert not line.answered_event.is_set()
-        await asyncio.wait_for(line.answered_event.wait(), 10)
+        assert not line.given
+        await asyncio.wait_for(line.arrived.wait(), 10)
         decoded, _ = decoder(ProduceResponse, 9)(memoryview(answer.response), 9)
         (part,) = decoded.responses[0].partition_responses
         assert (part.error_code, part.base_offset) == (0, 1)
