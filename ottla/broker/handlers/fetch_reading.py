@@ -82,18 +82,9 @@ class FetchReading:
         often before there is anything, and an answer that is thrown away costs what one costs."""
         if self._min_bytes <= 0:
             return False
-        upper_is_stable = self._upper == UPPER_LAST_STABLE
         for wanted in self._resolved.wanted:
             partition = self._find(wanted)
-            if partition is None:
-                return False
-            want, log = wanted.request, partition.log
-            end = log.last_stable_offset if upper_is_stable else log.high_watermark
-            if (
-                not end <= want.fetch_offset <= log.log_end_offset
-                or -1 < want.current_leader_epoch != partition.leader_epoch
-                or want.last_fetched_epoch >= 0
-            ):
+            if partition is None or not self._has_nothing(wanted, partition):
                 return False
             self.partitions.append(partition)
         return True
@@ -115,7 +106,13 @@ class FetchReading:
         misplaced: list[tuple[Wanted, PartitionData]] = []
         with_data: list[Wanted] = []
         for wanted in self._resolved.wanted:
-            part, known = self._read(wanted, budget)
+            partition = self._find(wanted)
+            if partition is not None:
+                self.partitions.append(partition)
+                # Of the many that a consumer tails few have something at a time.
+                if incremental and self._is_unchanged(wanted, partition):
+                    continue
+            part, known = self._read(wanted, partition, budget)
             if part.error_code:
                 self.satisfied |= known
             elif type(records := part.records) is FileSlice:
@@ -197,13 +194,32 @@ class FetchReading:
             return replicas.by_id(wanted.topic_id, wanted.request.partition)
         return replicas.get(wanted.topic, wanted.request.partition)
 
-    def _read(self, wanted: Wanted, budget: int) -> tuple[PartitionData, bool]:
+    def _has_nothing(self, wanted: Wanted, partition: Partition) -> bool:
+        """Whether a read would find neither a record nor an error."""
+        want, log = wanted.request, partition.log
+        end = log.last_stable_offset if self._upper == UPPER_LAST_STABLE else log.high_watermark
+        return (
+            end <= want.fetch_offset <= log.log_end_offset
+            and not -1 < want.current_leader_epoch != partition.leader_epoch
+            and want.last_fetched_epoch < 0
+        )
+
+    def _is_unchanged(self, wanted: Wanted, partition: Partition) -> bool:
+        """Whether there would be no news of it in an incremental answer."""
+        log = partition.log
+        return (
+            log.high_watermark == wanted.sent_high_watermark
+            and log.log_start_offset == wanted.sent_log_start
+            and self._has_nothing(wanted, partition)
+        )
+
+    def _read(
+        self, wanted: Wanted, partition: Partition | None, budget: int
+    ) -> tuple[PartitionData, bool]:
         """One partition's answer, and whether the partition exists."""
-        partition = self._find(wanted)
         if partition is None:
             part = self._absent(wanted)
             return part, part.error_code not in UNKNOWN
-        self.partitions.append(partition)
         want = wanted.request
         epoch = want.current_leader_epoch
         if epoch >= 0 and epoch != partition.leader_epoch:
