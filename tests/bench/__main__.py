@@ -43,6 +43,7 @@ from tests.bench.rebalances import REBALANCES
 from tests.bench.report import Results
 from tests.bench.requests import DURABLE, PIPELINED, WAITING
 from tests.bench.start import START
+from tests.bench.tailing import TAILING
 from tests.bench.times import TIMES
 from tests.bench.volume import BULK, FAN_OUT, IDEMPOTENT, SMALL
 from tests.bench.workload import Work
@@ -75,6 +76,7 @@ WORKS = (
     SETTLING_BY_DEFAULT,
     SETTLING_848_BY_DEFAULT,
     REBALANCES,
+    TAILING,
 )
 # Works that say the same every time need fewer rounds than the rest.
 ROUNDS_MAX = {
