@@ -30,6 +30,7 @@ MANY_AT_ONCE = 3
 ROUNDS, WARM_UP_ROUNDS = 600, 200
 PAUSE_SECONDS = 0.003
 STATISTICS_MS = 100
+POLL_SECONDS = 0.01
 READ_SECONDS_MAX = 20.0
 VALUE = bytes(100)
 
@@ -128,7 +129,8 @@ def _await_records(server: Server, tail: _Tail, count: int) -> None:
     while tail.records < count:
         if time.monotonic() > until:
             raise RuntimeError(f"{server.name}: {tail.records} of {count} records arrived")
-        time.sleep(0.01)
+        time.sleep(POLL_SECONDS)
+    # Fetches are counted by then.
     time.sleep(2 * STATISTICS_MS / 1000)
 
 

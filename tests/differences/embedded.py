@@ -1,12 +1,16 @@
-"""What consumers of the classic protocol put into its opaque bytes, which each begin with their
-version."""
+"""What consumers of the classic protocol put into its opaque bytes, by topics and partitions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.protocol.codec import decoder, encoder
-from ottla.protocol.messages.groups import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from ottla.broker.coordinator.group.embedded import (
+    AssignedTopic,
+    read_assignment,
+    write_assignment,
+)
+from ottla.protocol.codec import encoder
+from ottla.protocol.messages.groups import ConsumerProtocolSubscription
 
 Partitions = tuple[tuple[str, tuple[int, ...]], ...]
 """By topic."""
@@ -25,18 +29,12 @@ def subscription(topics: Iterable[str], owned: Partitions, generation: int, vers
 
 def assignment(partitions: Partitions) -> bytes:
     """Of SyncGroup, in the first version."""
-    asking = ConsumerProtocolAssignment
-    parts = [asking.TopicPartition(name, list(of_it)) for name, of_it in partitions]
-    out = bytearray(VERSION_SIZE)
-    encoder(asking, 0)(asking(parts), out, [])
-    return bytes(out)
+    return write_assignment((AssignedTopic(name, list(of_it)) for name, of_it in partitions), 0)
 
 
 def partitions_of(data: bytes) -> Partitions:
     """What an assignment gives; nothing where it is empty. Raises ProtocolError."""
     if not data:
         return ()
-    version = int.from_bytes(data[:VERSION_SIZE], "big")
-    found, _ = decoder(ConsumerProtocolAssignment, version)(memoryview(data), VERSION_SIZE)
-    assert isinstance(found, ConsumerProtocolAssignment)
-    return tuple((one.topic, tuple(one.partitions)) for one in found.assigned_partitions)
+    found = read_assignment(data).assigned_partitions
+    return tuple((one.topic, tuple(one.partitions)) for one in found)
