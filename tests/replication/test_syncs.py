@@ -9,8 +9,9 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -164,7 +165,8 @@ def pool_of(name: str, open_kernel: Callable[[], KernelSyncs[Job] | None]) -> Sy
 
 async def closed(pool: SyncPool[Job]) -> None:
     with ThreadPoolExecutor(1) as workers:
-        await asyncio.wait_for(pool.close(workers), WAIT_SECONDS_MAX)
+        async with asyncio.timeout(WAIT_SECONDS_MAX):
+            await pool.close(workers)
 
 
 def no_kernel() -> KernelSyncs[Job] | None:
@@ -272,6 +274,47 @@ async def test_close_waits_until_a_failed_sync_is_told(descriptor: int) -> None:
     await closed(pool)
     assert sheet.failed is not None
     assert [type(error) for error in waiter.errors] == [OSError]
+
+
+class HeldSheet(Sheet):
+    """Is not synced until it is released."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.released = threading.Event()
+
+    def sync(self) -> None:
+        self.released.wait(WAIT_SECONDS_MAX)
+        super().sync()
+
+
+class JoiningAtOnce:
+    """The running loop, as of Python 3.14: what a worker has done already takes no turn."""
+
+    def __init__(self, sheet: HeldSheet) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._sheet = sheet
+
+    def run_in_executor(
+        self, _workers: Executor, work: Callable[[], object]
+    ) -> asyncio.Future[object]:
+        self._sheet.released.set()
+        joined = self._loop.create_future()
+        joined.set_result(work())
+        return joined
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._loop, name)
+
+
+async def test_close_waits_until_all_are_told_and_not_only_synced() -> None:
+    sheet = HeldSheet()
+    loop = cast("asyncio.AbstractEventLoop", JoiningAtOnce(sheet))
+    pool: SyncPool[Job] = SyncPool(loop, "quick", lambda job: job, no_kernel, nobody)
+    waiter = Waiter(pool)
+    waiter.submit(sheet)
+    await closed(pool)
+    assert waiter.errors == [None]
 
 
 async def test_what_the_kernel_does_not_take_a_thread_does() -> None:

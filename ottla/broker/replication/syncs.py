@@ -125,14 +125,13 @@ class SyncPool(Generic[T]):
             self._loop.remove_reader(self._kernel.fileno())
             self._kernel.close()
             self._kernel = None
-        while not self._threads and self._running:
-            await asyncio.sleep(0)  # what the loop does itself
         for _ in self._threads:
             self._work.put(None)
         for thread in self._threads:
-            # Off the loop; each sync reports to the loop before its thread ends.
             await self._loop.run_in_executor(workers, thread.join)
         self._threads.clear()
+        while self._running:
+            await asyncio.sleep(0)  # what the loop does itself, and what the threads have reported
 
     # in rounds
 
