@@ -140,3 +140,11 @@ def test_nobody_is_given_what_a_classic_member_was_giving_up() -> None:
 
     assert came.assignment is not None
     assert came.assignment.topic_partitions == []
+
+
+def test_who_is_not_in_the_group_hears_that_before_its_metadata_is_read() -> None:
+    lone, _ = _with_two()
+
+    assert _join(lone, "nobody", "j", metadata=b"").error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert _join(lone, "nobody", "i", metadata=b"").error_code == ErrorCode.FENCED_INSTANCE_ID
+    assert _join(lone, "", "i", metadata=b"").error_code == ErrorCode.UNKNOWN_SERVER_ERROR

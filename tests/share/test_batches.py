@@ -30,8 +30,8 @@ def _piece(known: bytes, stored: bytes) -> FileSlice:
 
 def test_what_is_known_is_not_read() -> None:
     content = _batches(3)
-    placed = batches_in(_piece(content, bytes(len(content))), first=0, records=100)
-    stored = batches_in(_piece(b"", content), first=0, records=100)
+    placed = batches_in(_piece(content, bytes(len(content))), first=0, span=100)
+    stored = batches_in(_piece(b"", content), first=0, span=100)
 
     assert placed == stored
     assert [(one.found.first, one.found.last) for one in placed] == [(0, 1), (2, 3), (4, 5)]
@@ -40,7 +40,7 @@ def test_what_is_known_is_not_read() -> None:
 def test_a_whole_piece_keeps_what_is_known() -> None:
     content = _batches(3)
     piece = _piece(content, content)
-    placed = batches_in(piece, first=0, records=100)
+    placed = batches_in(piece, first=0, span=100)
 
     assert narrowed(piece, placed, 0, 5) is piece
     part = narrowed(piece, placed, 2, 3)

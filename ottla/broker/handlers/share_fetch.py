@@ -383,12 +383,13 @@ class ShareFetch(Pending):
             piece = self._read(share, read_from, most_bytes)
             if piece is None or (fits_bytes is not None and piece.size > fits_bytes):
                 return None
-            placed = batches_in(piece, first=read_from, records=records)
+            span = window.span(read_from, records)
+            placed = batches_in(piece, first=read_from, span=span)
             if placed and share.rules.read_committed:
                 end = placed[-1].found.last + 1
                 aborted = share.partition.log.aborted_transactions(read_from, end)
                 if aborted:
-                    placed = batches_in(piece, first=read_from, records=records, aborted=aborted)
+                    placed = batches_in(piece, first=read_from, span=span, aborted=aborted)
             acquired = share.acquire(
                 self._member_id, [one.found for one in placed], wish, read_from=read_from
             )

@@ -33,9 +33,9 @@ class Placed(NamedTuple):
 
 
 def batches_in(
-    piece: FileSlice, *, first: int, records: int, aborted: Iterable[tuple[int, int]] = ()
+    piece: FileSlice, *, first: int, span: int, aborted: Iterable[tuple[int, int]] = ()
 ) -> list[Placed]:
-    """The whole batches of a piece, until they hold so many records from the offset `first` on.
+    """The whole batches of a piece, until they reach over so many offsets from `first` on.
 
     `aborted` are the (producer id, first offset) of the transactions that came to nothing and have
     records there. The first batch may begin before `first`. Raises OSError.
@@ -71,7 +71,7 @@ def batches_in(
                 open_producers.add(transactions.pop(0)[0])
             is_aborted = _is_aborted(header, open_producers)
         placed.append(Placed(Found(base, last, is_aborted), position, size))
-        if last >= first + records - 1:
+        if last >= first + span - 1:
             break
         previous_last = last
         position += size

@@ -50,9 +50,10 @@ class ShareSession:
         return f"<ShareSession {who} epoch={self.epoch} partitions={len(self.places)}>"
 
     def in_turn(self) -> list[Place]:
-        """The partitions, another one first in each request, so that each has its turn."""
+        """The partitions, another one first in each request, so that each has its turn. As in
+        Kafka the first request, and no other, has them as they were named."""
         places = list(self.places)
-        first = self.epoch % len(places) if places else 0
+        first = (self.epoch - 1) % len(places) if places else 0
         return places[first:] + places[:first]
 
 

@@ -195,6 +195,18 @@ class Window:
                 return run.first
         return self.end
 
+    def span(self, offset: int, records: int) -> int:
+        """How many offsets from this one on hold so many records that can be acquired, if all can
+        be that lie behind the end."""
+        left = records
+        for run in self._line.over(offset, self.end - 1) if self._available_count else ():
+            if run.can_be_acquired:
+                begins = max(run.first, offset)
+                if run.last - begins + 1 >= left:
+                    return begins + left - offset
+                left -= run.last - begins + 1
+        return max(self.end - offset, 0) + left
+
     def has_room(self, limits: Limits) -> bool:
         """Whether anything can be acquired, should it be in the log."""
         return self.end - self.start < limits.record_locks or self._available_count > 0

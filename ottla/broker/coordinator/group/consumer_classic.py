@@ -162,13 +162,13 @@ def _join(turn: Turn, group: ConsumerGroup, asked: Join) -> JoinGroupResponse:
     needs_id = is_unknown and instance_id is None
     if needs_id and caller.version >= MEMBER_ID_REQUIRED_SINCE_VERSION:
         return join_refused(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+    static = group.static_member(instance_id)
+    if instance_id is not None and not is_unknown:
+        static = check_incarnation(static, instance_id, member_id)
     try:
         subscription = read_subscription(next(iter(asked.protocols.values())))
     except ProtocolError as error:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
-    static = group.static_member(instance_id)
-    if instance_id is not None and not is_unknown:
-        static = check_incarnation(static, instance_id, member_id)
     # Nothing can be refused any more.
     is_downgrade = static is not None and migration.can_downgrade_for(turn, group, static)
     if static is not None and is_unknown:
