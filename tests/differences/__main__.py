@@ -29,6 +29,7 @@ from tests.differences import cleaning, settling
 from tests.differences.areas import AREAS
 from tests.differences.comparing import Difference, differing
 from tests.differences.known import KNOWN, Accepted
+from tests.differences.known_shares import SHARES
 from tests.differences.known_upgrades import UPGRADES
 from tests.differences.peer import Peer
 from tests.differences.playing import Duet
@@ -180,7 +181,7 @@ def main(seeds: int, first: int, areas: list[str], keep: bool) -> None:
         kafka, ottla = _started(folder, servers)
         for peer in (kafka, ottla):
             settling.warm(peer)
-        run = Run(Duet(kafka, ottla, Accepted(KNOWN + UPGRADES)))
+        run = Run(Duet(kafka, ottla, Accepted(KNOWN + UPGRADES + SHARES)))
         columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
         with Progress(*columns, console=console, transient=True) as progress:
             task = progress.add_task("")

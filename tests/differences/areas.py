@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.differences import admin, data, groups, transactions, upgrades
+from tests.differences import admin, data, groups, shares, transactions, upgrades
 from tests.differences.requests import Sequence
 
 AREAS: dict[str, Callable[[int], Sequence]] = {
@@ -13,4 +13,5 @@ AREAS: dict[str, Callable[[int], Sequence]] = {
     "transactions": transactions.sequence,
     "groups": groups.sequence,
     "upgrades": upgrades.sequence,
+    "shares": shares.sequence,
 }

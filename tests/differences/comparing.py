@@ -46,7 +46,7 @@ TIMES = frozenset(
         "timestamp",
     )
 )
-MESSAGES = frozenset(("error_message", "batch_index_error_message"))
+MESSAGES = frozenset(("error_message", "batch_index_error_message", "acknowledge_error_message"))
 """Sentences are for people, and are ours."""
 IDENTITY = (
     "resource_type",
@@ -70,12 +70,15 @@ IDENTITY = (
 IN_ORDER = frozenset((ApiKey.DESCRIBE_TOPIC_PARTITIONS, ApiKey.FETCH))
 """APIs whose answers have an order that means something."""
 ORDERED_FIELDS = frozenset(("replica_nodes", "isr_nodes", "replicas", "records"))
+SHARING = frozenset((ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE))
 UNKNOWN_IN_FETCH = frozenset((3, 100, 103))
 """UNKNOWN_TOPIC_OR_PARTITION, ..._TOPIC_ID, INCONSISTENT_TOPIC_ID: Kafka tells them last."""
 
 PARTITIONS: dict[ApiKey, tuple[str, ...]] = {
     ApiKey.PRODUCE: ("responses", "partition_responses"),
     ApiKey.FETCH: ("responses", "partitions"),
+    ApiKey.SHARE_FETCH: ("responses", "partitions"),
+    ApiKey.SHARE_ACKNOWLEDGE: ("responses", "partitions"),
     ApiKey.LIST_OFFSETS: ("topics", "partitions"),
     ApiKey.DELETE_RECORDS: ("topics", "partitions"),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: ("topics", "partitions"),
@@ -164,6 +167,8 @@ def normal(request: Request, answer: Answer, meanings: Meanings, port: int) -> T
     if request.api is ApiKey.FETCH:
         _in_fetch(out)
     elif request.api in PARTITIONS:
+        if request.api in SHARING:
+            _only_shared(out)
         out[top] = sorted(out[top], key=_identity)
     return out
 
@@ -328,3 +333,30 @@ def _in_fetch(out: Body) -> None:
     unknown = [part for part in parts if part["error_code"] in UNKNOWN_IN_FETCH]
     known = [part for part in parts if part["error_code"] not in UNKNOWN_IN_FETCH]
     out["responses"] = known + sorted(unknown, key=_identity)
+
+
+def _only_shared(out: Body) -> None:
+    """What is acquired, by as few ranges as there can be, and of the batches those that have some
+    of it, for a broker may send others around them; and no partition of which nothing is said."""
+    for part in out["responses"]:
+        ranges: list[list[int]] = []
+        for one in sorted(part.get("acquired_records", []), key=lambda each: each["first_offset"]):
+            first, last, count = one["first_offset"], one["last_offset"], one["delivery_count"]
+            if ranges and ranges[-1][1] + 1 == first and ranges[-1][2] == count:
+                ranges[-1][1] = last
+            else:
+                ranges.append([first, last, count])
+        part["acquired_records"] = ranges
+        part["records"] = [
+            batch
+            for batch in part.get("records") or []
+            if not isinstance(batch, dict) or _meets(batch, ranges)
+        ]
+    said = ("error_code", "acknowledge_error_code", "acquired_records", "records")
+    out["responses"] = [part for part in out["responses"] if any(part.get(field) for field in said)]
+
+
+def _meets(batch: Body, ranges: list[list[int]]) -> bool:
+    base = batch["base_offset"]
+    last = base + batch["last_offset_delta"]
+    return any(first <= last and base <= until for first, until, _ in ranges)

@@ -465,7 +465,9 @@ class _Data:
             part.pop("last_fetched_epoch", None)
             part["fetch_offset"] = Offset(topic, partition, "end", chance.one(0, 0, 0, 0, -1, 1))
             part["partition_max_bytes"] = max(part["partition_max_bytes"], 1)
-        sizes = (1,) if self.sizes_vary else (1, 1, 1, 60, 100, 150, 200, 300, 500, 1_000)
+        # Kafka answers one that waits for more when the segment is rolled.
+        is_plain = not self.sizes_vary and not self.kinds[topic].rolls
+        sizes = (1, 1, 1, 60, 100, 150, 200, 300, 500, 1_000) if is_plain else (1,)
         # Wait longer than everything that follows takes, even on a slow machine.
         body |= {"max_wait_ms": 5 * PARKED_MS, "min_bytes": chance.of(sizes), "isolation_level": 0}
         self.waits += 1

@@ -131,6 +131,19 @@ def _greatest_time_that_is_deleted(request: Request, kafka: Tree, ottla: Tree) -
             theirs |= ours
 
 
+def _stable_before_the_start(request: Request, kafka: Tree, ottla: Tree) -> None:
+    for theirs in kafka["responses"]:
+        if 0 <= theirs["last_stable_offset"] < theirs.get("log_start_offset", 0):
+            theirs["last_stable_offset"] = theirs["log_start_offset"]
+
+
+def _another_leader(request: Request, kafka: Tree, ottla: Tree) -> None:
+    is_alike = all(kafka[name] == ottla[name] for name in ("error_code", "generation_id"))
+    if is_alike and kafka["leader"] and ottla["leader"]:
+        for answer in (kafka, ottla):
+            del answer["leader"], answer["members"]
+
+
 UNKNOWN_TOPICS = frozenset((3, 100, 103))
 
 
@@ -302,6 +315,18 @@ KNOWN: tuple[Known, ...] = (
         "it Kafka's session still holds; clients refresh their metadata for each",
         frozenset((ApiKey.FETCH,)),
         _session_of_a_topic_that_is_gone,
+    ),
+    Known(
+        "The last stable offset is never before the log's start, in Kafka it is where records of "
+        "an open transaction were deleted",
+        frozenset((ApiKey.FETCH,)),
+        _stable_before_the_start,
+    ),
+    Known(
+        "Who leads a group that its leader has left is decided by the order of a hash map in Kafka",
+        frozenset((ApiKey.JOIN_GROUP,)),
+        _another_leader,
+        parts=True,
     ),
     Known(
         "Metadata that mixes names and ids is answered for both; Kafka answers for the ids alone",

@@ -19,6 +19,8 @@ MEMBERS = ("p", "q")
 ONLOOKER = "onlooker"
 """Who sends the requests of `upgrades`, by which those are known."""
 BEHIND_MAX = 3
+NEW_GROUP_EPOCH = 2
+"""What the first member of a new group hears."""
 NO_ERROR, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, GROUP_ID_NOT_FOUND = 0, 22, 27, 69
 EPOCHS = ("member_epoch", "generation_id", "group_epoch", "assignment_epoch")
 ASSIGNMENTS = ("assignment", "target_assignment", "member_assignment", "metadata")
@@ -75,7 +77,10 @@ def _told_to_join(request: Request, kafka: Tree, ottla: Tree) -> None:
 
 def _group_that_is_gone(request: Request, kafka: Tree, ottla: Tree) -> None:
     is_gone = GROUP_ID_NOT_FOUND in error_codes(kafka) - error_codes(ottla)
-    if _is_of_an_upgrade(request) and is_gone:
+    begins_anew = request.body.get("member_epoch") == 0 and (
+        kafka["member_epoch"] == NEW_GROUP_EPOCH < ottla["member_epoch"]
+    )
+    if _is_of_an_upgrade(request) and (is_gone or begins_anew):
         kafka.clear()
         ottla.clear()
 

@@ -24,7 +24,8 @@ DAY_MS = 86_400_000
 
 @dataclass(slots=True)
 class Kind:
-    """A topic as its settings make it. `checked`: its records are looked into when they come."""
+    """A topic as its settings make it. `checked`: its records are looked into when they come;
+    `rolls`: a segment of it ends within a sequence."""
 
     config: dict[str, str] = field(default_factory=dict)
     compacted: bool = False
@@ -32,6 +33,7 @@ class Kind:
     tiny: bool = False
     limited_times: bool = False
     sizes_vary: bool = False
+    rolls: bool = False
 
 
 KINDS: dict[str, Kind] = {
@@ -72,12 +74,14 @@ KINDS: dict[str, Kind] = {
         {"max.message.bytes": "300", "compression.type": "gzip"}, checked=True, sizes_vary=True
     ),
     "no batches": Kind({"max.message.bytes": "0"}),
-    "small segments": Kind({"internal.segment.bytes": "600"}, tiny=True),
-    "tiny segments": Kind({"internal.segment.bytes": "150"}, tiny=True),
-    "dense index": Kind({"internal.segment.bytes": "1500", "index.interval.bytes": "0"}, tiny=True),
+    "small segments": Kind({"internal.segment.bytes": "600"}, tiny=True, rolls=True),
+    "tiny segments": Kind({"internal.segment.bytes": "150"}, tiny=True, rolls=True),
+    "dense index": Kind(
+        {"internal.segment.bytes": "1500", "index.interval.bytes": "0"}, tiny=True, rolls=True
+    ),
     "indexed": Kind({"index.interval.bytes": "100"}),
-    "rolled by time": Kind({"segment.ms": "3600000"}),
-    "small indexes": Kind({"segment.index.bytes": "24", "index.interval.bytes": "0"}),
+    "rolled by time": Kind({"segment.ms": "3600000"}, rolls=True),
+    "small indexes": Kind({"segment.index.bytes": "24", "index.interval.bytes": "0"}, rolls=True),
 }
 
 

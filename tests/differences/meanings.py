@@ -12,6 +12,7 @@ from tests.differences import embedded
 from tests.differences.batches import Batch, Joined, encoded, next_offset
 from tests.differences.requests import (
     OWN,
+    Acknowledged,
     Assigned,
     Body,
     Dealt,
@@ -25,10 +26,12 @@ from tests.differences.requests import (
     Request,
     SessionEpoch,
     SessionId,
+    ShareEpoch,
     Subscription,
     Symbol,
     TopicId,
 )
+from tests.differences.sharing import Sharing
 
 UNKNOWN_TOPIC_ID = bytes([1]) * 16
 UNKNOWN_PRODUCER_ID = 7_000_000
@@ -62,6 +65,7 @@ class Meanings:
     members: dict[str, tuple[str, int]] = field(default_factory=dict)
     assigned: dict[str, list[Body]] = field(default_factory=dict)
     dealt: dict[str, embedded.Partitions] = field(default_factory=dict)
+    sharing: Sharing = field(default_factory=Sharing)
 
     def of(self, symbol: Symbol) -> Any:
         """The value that a symbol has here and now."""
@@ -91,6 +95,10 @@ class Meanings:
                 return self.members.get(member, ("", -1))[1] + more
             case Assigned(member):
                 return self.assigned.get(member, [])
+            case ShareEpoch(member, more):
+                return self.sharing.epochs.get(member, 0) + more
+            case Acknowledged():
+                return self.sharing.acknowledged(symbol)
             case Subscription(topics, version, member):
                 owned, generation = self.dealt.get(member, ()), self.of(MemberEpoch(member))
                 names = [self._own(name) for name in topics]
@@ -145,7 +153,9 @@ class Meanings:
                 self._learn_sequences(request, answer)
             case ApiKey.FETCH:
                 self._learn_fetch(request, answer)
-            case ApiKey.JOIN_GROUP | ApiKey.CONSUMER_GROUP_HEARTBEAT:
+            case ApiKey.SHARE_FETCH | ApiKey.SHARE_ACKNOWLEDGE:
+                self.sharing.learn(request, answer)
+            case ApiKey.JOIN_GROUP | ApiKey.CONSUMER_GROUP_HEARTBEAT | ApiKey.SHARE_GROUP_HEARTBEAT:
                 self._learn_member(request, answer)
             case ApiKey.SYNC_GROUP if request.name and not answer["error_code"]:
                 self.dealt[request.name] = embedded.partitions_of(bytes(answer["assignment"]))

@@ -110,6 +110,28 @@ class Assigned(Symbol):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class ShareEpoch(Symbol):
+    """The epoch that the next request of a member's share session is to have."""
+
+    member: str
+    more: int = 0
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Acknowledged(Symbol):
+    """What a member says of the records that it has acquired of a partition: of all of them, or of
+    the first batch. `kinds` are given in turn to the records of each batch, or one to all of it;
+    `odd` is what is wrong: `behind` or `below` what was acquired, `again` what was acknowledged
+    last, `kind` one that there is not."""
+
+    member: str
+    partition: int
+    kinds: tuple[int, ...]
+    whole: bool
+    odd: str = ""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Subscription(Symbol):
     """What a consumer of the classic protocol puts into its JoinGroup: the topics that it wants,
     and from version 1 on what it was dealt last."""

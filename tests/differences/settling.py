@@ -26,6 +26,9 @@ SETTLED_SECONDS_MAX = 10.0
 AGAIN_SECONDS = 0.004
 APPLIED_SECONDS = 0.006
 """What the broker has applied is seen by all its threads by then."""
+LAST_EPOCH = -1
+RELEASED_SECONDS = 0.02
+"""What a share session held is free by then."""
 METADATA_LOG = "__cluster_metadata"
 RETRIABLE = frozenset((14, 15, 16, 51))
 """COORDINATOR_LOAD_IN_PROGRESS, ..._NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT_TRANSACTIONS."""
@@ -116,6 +119,8 @@ def settle(peer: Peer, request: Request, topics: Iterable[str], transactions: se
         led(peer, topics)
     if request.api in CHANGES_TRANSACTIONS and transactions:
         ended(peer, transactions)
+    if request.body.get("share_session_epoch") == LAST_EPOCH:
+        time.sleep(RELEASED_SECONDS)
 
 
 def applied(peer: Peer) -> None:

@@ -11,7 +11,7 @@ from tests.differences.meanings import Meanings
 from tests.differences.requests import Request, message, requests_of, resolved
 
 SEEDS = 60
-SELDOM = {"data": 10, "admin": 25, "transactions": 15, "groups": 17, "upgrades": 11}
+SELDOM = {"data": 10, "admin": 25, "transactions": 15, "groups": 17, "upgrades": 11, "shares": 12}
 """So many APIs at least are asked in so many sequences."""
 
 

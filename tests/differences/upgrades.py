@@ -137,7 +137,8 @@ class _Upgrades(Groups):
         if chance.happens(0.03):
             names = ["other"]
         metadata: Any = Subscription(tuple(self._subscription()), chance.one(0, 1, 1, 2, 3), member)
-        if chance.happens(0.03):
+        if chance.happens(0.03) and CONSUMER in self.protocols.values():
+            # A classic group with it cannot be upgraded, and Kafka tries: it sends waiters away.
             metadata = STRANGE
         # Who was told its id comes again with it.
         is_new = member in self.as_new

@@ -1,0 +1,52 @@
+"""The differences that are accepted of share groups (`shares`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.protocol.api import ApiKey
+from tests.differences.known import Known
+from tests.differences.requests import Request
+
+Tree = Any
+SOON = ("member_epoch", "group_epoch", "assignment_epoch", "assignment")
+
+
+def _assigned_later(request: Request, kafka: Tree, ottla: Tree) -> None:
+    for tree in (kafka, ottla):
+        _without(tree, SOON)
+
+
+def _without(tree: Tree, names: tuple[str, ...]) -> None:
+    if isinstance(tree, dict):
+        for name in names:
+            tree.pop(name, None)
+        for inner in tree.values():
+            _without(inner, names)
+    elif isinstance(tree, list):
+        for inner in tree:
+            _without(inner, names)
+
+
+def _behind_a_start_that_moved(request: Request, kafka: Tree, ottla: Tree) -> None:
+    told = {part["partition_index"] for part in kafka["responses"]}
+    more = [part for part in ottla["responses"] if part["partition_index"] not in told]
+    begins = [part["acquired_records"][0] for part in more if part["acquired_records"]]
+    if begins and all(first > 0 for first, _, _ in begins):
+        ottla["responses"] = [part for part in ottla["responses"] if part not in more]
+
+
+SHARES: tuple[Known, ...] = (
+    Known(
+        "A member of a share group has its partitions with its first heartbeat, in Kafka with a "
+        "later one",
+        frozenset((ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_DESCRIBE)),
+        _assigned_later,
+    ),
+    Known(
+        "The first fetch from behind a log start that has moved finds nothing in Kafka",
+        frozenset((ApiKey.SHARE_FETCH,)),
+        _behind_a_start_that_moved,
+        parts=True,
+    ),
+)
