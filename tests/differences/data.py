@@ -12,8 +12,8 @@ from ottla.protocol.api import ApiKey
 from ottla.protocol.wire import ZERO_UUID
 from tests.differences.chance import Chance
 from tests.differences.log_batches import INT64_MAX, KINDS, Batches, Kind
-from tests.differences.playing import PARKED_MS
 from tests.differences.requests import (
+    PARKED_MS,
     Body,
     HangUp,
     Moment,

@@ -36,6 +36,16 @@ def _behind_a_start_that_moved(request: Request, kafka: Tree, ottla: Tree) -> No
         ottla["responses"] = [part for part in ottla["responses"] if part not in more]
 
 
+def _given_back(request: Request, kafka: Tree, ottla: Tree) -> None:
+    for theirs, ours in zip(_parts(kafka["groups"]), _parts(ottla["groups"]), strict=False):
+        if theirs["start_offset"] == -1 < ours["start_offset"]:
+            theirs |= ours
+
+
+def _parts(groups: Tree) -> list[Tree]:
+    return [part for group in groups for topic in group["topics"] for part in topic["partitions"]]
+
+
 SHARES: tuple[Known, ...] = (
     Known(
         "A member of a share group has its partitions with its first heartbeat, in Kafka with a "
@@ -47,6 +57,13 @@ SHARES: tuple[Known, ...] = (
         "The first fetch from behind a log start that has moved finds nothing in Kafka",
         frozenset((ApiKey.SHARE_FETCH,)),
         _behind_a_start_that_moved,
+        parts=True,
+    ),
+    Known(
+        "The last request of a session gives back all that its member has; in Kafka not what it "
+        "has of a session that was replaced by this one, and with it no state is written",
+        frozenset((ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,)),
+        _given_back,
         parts=True,
     ),
 )

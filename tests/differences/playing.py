@@ -18,7 +18,7 @@ from tests.differences import settling
 from tests.differences.comparing import Difference, Tree, normal
 from tests.differences.known import Accepted, PartedError
 from tests.differences.peer import SILENT, Answer, Peer
-from tests.differences.requests import HangUp, Request, Sequence, requests_of
+from tests.differences.requests import PARKED_MS, HangUp, Request, Sequence, requests_of
 
 QUIET_SECONDS, BEHIND_SECONDS = 0.03, 0.03
 """What has not come after the first waits. Groups are asked for something else, which their
@@ -31,8 +31,6 @@ AGAIN_SECONDS, AGAIN_MAX = 0.06, 25
 RETRY_SECONDS, RETRIES_MAX = 0.01, 100
 WAITING_GROUPS = frozenset((ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP))
 UNKNOWN_SERVER_ERROR = -1
-PARKED_MS = 1_000
-"""A fetch that waits so long is one that waits."""
 ONLY_SHOW = frozenset(
     (
         ApiKey.LIST_OFFSETS,
@@ -109,6 +107,7 @@ class Duet:
                 if isinstance(step, HangUp):
                     for peer in self.peers:
                         peer.hang_up(step.who)
+                    time.sleep(settling.RELEASED_SECONDS)
                     continue
                 # Who waits says nothing meanwhile.
                 if any(peer.waits(step[0].who) for peer in self.peers):
@@ -252,7 +251,7 @@ class Duet:
 
 
 def _may_wait(request: Request) -> bool:
-    if request.api is ApiKey.FETCH:
+    if request.api in (ApiKey.FETCH, ApiKey.SHARE_FETCH):
         return bool(request.body.get("max_wait_ms", 0) >= PARKED_MS)
     return request.api in WAITING_GROUPS
 

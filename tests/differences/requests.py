@@ -19,6 +19,8 @@ from ottla.protocol.schema import Message, Struct, fields_of
 OWN = "~"
 """It may stand in no topic's name, so nothing else is written with it."""
 
+PARKED_MS = 1_000
+"""A fetch that waits so long is one that waits."""
 Body: TypeAlias = dict[str, Any]
 
 

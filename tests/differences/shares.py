@@ -14,11 +14,15 @@ from ottla.protocol.api import SERVED, ApiKey
 from tests.differences.batches import Batch, Record
 from tests.differences.chance import Chance
 from tests.differences.requests import (
+    PARKED_MS,
     Acknowledged,
     Body,
+    HangUp,
     MemberEpoch,
     Moment,
     Offset,
+    ProducerEpoch,
+    ProducerId,
     Request,
     Sequence,
     ShareEpoch,
@@ -38,20 +42,28 @@ BY_BATCHES, EXACTLY = 0, 1
 """How many more than `max_records` are acquired by batches depends on how they were before."""
 BYTES_MAX = 1_000_000
 FIRST_LOOK_MS = 200
+LONG_MS = 5 * PARKED_MS
+"""Longer than everything that follows takes, even on a slow machine."""
+PRODUCER, TRANSACTIONAL = "~t", 16
+COMMITTED = "read_committed"
 WEIGHTS: dict[str, float] = {
     "produce": 12,
     "fetch": 22,
     "acknowledge": 16,
     "begin_anew": 3,
+    "hang_up": 1,
+    "transaction": 4,
     "heartbeat": 4,
     "delete_records": 2,
     "describe": 3,
     "describe_offsets": 4,
-    "alter_offsets": 1,
-    "delete_offsets": 0.5,
+    "alter_offsets": 0.5,
+    "delete_offsets": 0.25,
     "delete_groups": 0.3,
     "list_groups": 1,
 }
+ENDING = (ApiKey.ALTER_SHARE_GROUP_OFFSETS, ApiKey.DELETE_SHARE_GROUP_OFFSETS)
+Drawn = Request | HangUp | list[Request]
 
 
 def sequence(seed: int) -> Sequence:
@@ -63,6 +75,8 @@ class _Shares:
         self.chance = chance
         self.versions = {member: chance.version(ApiKey.SHARE_FETCH) for member in MEMBERS}
         self.begun: set[str] = set()
+        self.is_committed = chance.happens(0.5)
+        self.has_producer = self.has_deleted = False
 
     def sequence(self) -> Sequence:
         made = {"name": TOPIC, "num_partitions": PARTITIONS, "replication_factor": 1}
@@ -73,8 +87,15 @@ class _Shares:
         steps += [(self._joined(member),) for member in MEMBERS]
         steps.append((self._first_look(),))
         for _ in range(self.chance.rng.randint(15, 50)):
-            make: Callable[[], Request] = getattr(self, f"_{self.chance.weighed(WEIGHTS)}")
-            steps.append((make(),))
+            drawn: Callable[[], Drawn] = getattr(self, f"_{self.chance.weighed(WEIGHTS)}")
+            asked = drawn()
+            if isinstance(asked, HangUp):
+                steps.append(asked)
+                continue
+            steps += [(one,) for one in (asked if isinstance(asked, list) else [asked])]
+            if isinstance(asked, Request) and asked.api in ENDING:
+                # Kafka reads anew where it is to begin, with the first fetch behind that.
+                return (*steps, (self._describe_offsets(),))
         return tuple(steps)
 
     def _first_look(self) -> Request:
@@ -98,7 +119,7 @@ class _Shares:
         settings = {
             "share.auto.offset.reset": chance.one("earliest", "earliest", "latest"),
             "share.delivery.count.limit": chance.one("2", "3", "5"),
-            "share.isolation.level": chance.one("read_committed", "read_uncommitted"),
+            "share.isolation.level": COMMITTED if self.is_committed else "read_uncommitted",
         }
         configs = [
             {"name": name, "config_operation": SET, "value": value}
@@ -126,7 +147,40 @@ class _Shares:
         data = [{"name": TOPIC, "partition_data": [part]}]
         return Request(ApiKey.PRODUCE, 9, {"acks": -1, "timeout_ms": 30_000, "topic_data": data})
 
+    def _transaction(self) -> list[Request]:
+        """A whole one, or one that stays open."""
+        chance = self.chance
+        asked: list[Request] = []
+        if not self.has_producer:
+            self.has_producer = True
+            body: Body = {"transactional_id": PRODUCER, "transaction_timeout_ms": 60_000}
+            asked.append(Request(ApiKey.INIT_PRODUCER_ID, 4, body))
+        partition = self._partition()
+        records = tuple(Record(None, f"t{n}") for n in range(chance.one(1, 2, 3)))
+        batch = Batch(
+            records,
+            Moment(0),
+            attributes=TRANSACTIONAL,
+            transactional_id=PRODUCER,
+            to=(TOPIC, partition),
+        )
+        part = {"index": partition, "records": batch}
+        data = [{"name": TOPIC, "partition_data": [part]}]
+        body = {"transactional_id": PRODUCER, "acks": -1, "timeout_ms": 30_000, "topic_data": data}
+        asked.append(Request(ApiKey.PRODUCE, 12, body))
+        if chance.happens(0.7):
+            body = {
+                "transactional_id": PRODUCER,
+                "producer_id": ProducerId(PRODUCER),
+                "producer_epoch": ProducerEpoch(PRODUCER),
+                # Kafka acquires what was aborted, and gives it up some time later.
+                "committed": self.is_committed or chance.happens(0.6),
+            }
+            asked.append(Request(ApiKey.END_TXN, 5, body))
+        return asked
+
     def _delete_records(self) -> Request:
+        self.has_deleted = True
         partition = self._partition()
         offset = Offset(TOPIC, partition, self.chance.one("start", "start", "end"), 0)
         if self.chance.happens(0.7):
@@ -182,7 +236,16 @@ class _Shares:
 
     def _fetch(self) -> Request:
         member = self._member()
-        return self._fetch_of(member, self._epoch(member))
+        made = self._fetch_of(member, self._epoch(member))
+        if member == MEMBERS[0] and not self.has_deleted and self.chance.happens(0.15):
+            # Of two that wait it would be the moment's who is first; and behind a log start that
+            # has moved nobody waits in Kafka.
+            made.body.update(max_wait_ms=LONG_MS, min_bytes=1)
+        return made
+
+    def _hang_up(self) -> HangUp:
+        # A fetch that waits acquires in Kafka for whoever has hung up.
+        return HangUp(MEMBERS[1])
 
     def _begin_anew(self) -> Request:
         """The session ends, and what its member has not acknowledged is free."""
@@ -205,7 +268,8 @@ class _Shares:
             "group_id": GROUP,
             "member_id": f"~{member}",
             "share_session_epoch": epoch,
-            "max_wait_ms": chance.one(0, 20),
+            # At once Kafka may find a partition taken by what it does behind an answer.
+            "max_wait_ms": chance.one(20, 40),
             "min_bytes": chance.one(0, 1, 1),
             "max_bytes": BYTES_MAX,
             "max_records": 500,

@@ -11,6 +11,8 @@ Range = tuple[int, int]
 """The first offset and the last."""
 RENEW, NO_SUCH_KIND = 4, 9
 FINAL = -1
+BEGIN_ANEW = frozenset((122, 123))
+"""SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH: a client opens a new session."""
 
 
 @dataclass(slots=True)
@@ -47,12 +49,12 @@ class Sharing:
     def learn(self, request: Request, answer: Body) -> None:
         member = request.name
         if answer["error_code"]:
+            if answer["error_code"] in BEGIN_ANEW:
+                self._end(member)
             return
         asked = request.body["share_session_epoch"]
         if asked == FINAL:
-            self.epochs[member] = 0
-            for key in [key for key in self._held if key[0] == member]:
-                del self._held[key]
+            self._end(member)
         else:
             self.epochs[member] = self.epochs.get(member, 0) + 1 if asked else 1
         if request.api is not ApiKey.SHARE_FETCH:
@@ -64,6 +66,12 @@ class Sharing:
                     (one["first_offset"], one["last_offset"]) for one in part["acquired_records"]
                 ]
                 held[:] = joined(held)
+
+    def _end(self, member: str) -> None:
+        """The session, with all that its member had."""
+        self.epochs[member] = 0
+        for key in [key for key in self._held if key[0] == member]:
+            del self._held[key]
 
 
 def joined(ranges: list[Range]) -> list[Range]:
