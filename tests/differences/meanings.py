@@ -142,6 +142,11 @@ class Meanings:
                 for topic in answer["topics"]:
                     if topic["error_code"] in (0, REQUEST_TIMED_OUT):
                         self._learn_topic(topic["name"], topic.get("topic_id", ZERO_UUID))
+            case ApiKey.DELETE_TOPICS:
+                # One that was made by itself a moment ago may be seen here first.
+                for topic in answer["responses"]:
+                    if not topic["error_code"]:
+                        self._learn_topic(topic["name"], topic.get("topic_id", ZERO_UUID))
             case api if api in _TOPIC_ANSWERS:
                 for topic in answer["topics"]:
                     if not topic["error_code"]:

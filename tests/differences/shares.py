@@ -76,6 +76,7 @@ class _Shares:
         self.versions = {member: chance.version(ApiKey.SHARE_FETCH) for member in MEMBERS}
         self.begun: set[str] = set()
         self.is_committed = chance.happens(0.5)
+        self.is_single = chance.happens(0.5)
         self.has_producer = self.has_deleted = False
 
     def sequence(self) -> Sequence:
@@ -132,7 +133,7 @@ class _Shares:
         return self.chance.of(MEMBERS)
 
     def _partition(self) -> int:
-        return self.chance.one(0, 0, 0, 1)
+        return 0 if self.is_single else self.chance.one(0, 0, 0, 1)
 
     # Records
 
@@ -278,7 +279,8 @@ class _Shares:
         }
         if version >= RENEWING_SINCE:
             body["share_acquire_mode"] = mode = chance.one(BY_BATCHES, EXACTLY)
-            if mode == EXACTLY:
+            if mode == EXACTLY and self.is_single:
+                # Of several partitions Kafka reads those first that it has not looked at yet.
                 body["max_records"] = chance.one(1, 2, 3, 500)
         if chance.happens(0.05):
             forgotten = {"topic_id": TopicId(TOPIC), "partitions": [self._partition()]}

@@ -11,8 +11,7 @@ Range = tuple[int, int]
 """The first offset and the last."""
 RENEW, NO_SUCH_KIND = 4, 9
 FINAL = -1
-BEGIN_ANEW = frozenset((122, 123))
-"""SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH: a client opens a new session."""
+SHARE_SESSION_NOT_FOUND = 122
 
 
 @dataclass(slots=True)
@@ -49,7 +48,7 @@ class Sharing:
     def learn(self, request: Request, answer: Body) -> None:
         member = request.name
         if answer["error_code"]:
-            if answer["error_code"] in BEGIN_ANEW:
+            if answer["error_code"] == SHARE_SESSION_NOT_FOUND:
                 self._end(member)
             return
         asked = request.body["share_session_epoch"]

@@ -232,9 +232,11 @@ async def test_only_offsets_up_to_the_high_watermark(stocked: House, offset: int
 async def test_records_that_cannot_be_deleted(stocked: House) -> None:
     await stocked.create("compacted", configs={"cleanup.policy": "compact"})
     await stocked.create("both", configs={"cleanup.policy": "compact,delete"})
+    await stocked.create("neither", configs={"cleanup.policy": ""})
 
     assert await delete(stocked, 0, topic="compacted") == (ErrorCode.POLICY_VIOLATION, -1)
     assert await delete(stocked, 0, topic="both") == (ErrorCode.NONE, 0)
+    assert await delete(stocked, 0, topic="neither") == (ErrorCode.NONE, 0)
     assert await delete(stocked, 0, topic="nope") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
     assert await delete(stocked, 0, partition=1) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
 

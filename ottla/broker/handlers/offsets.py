@@ -245,7 +245,7 @@ def _delete_records(rooms: Rooms, topic: str, index: int, offset: int) -> int:
     log = led_partition(rooms, topic, index).log
     if topic in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-    if "delete" not in log.config.cleanup_policy:
+    if log.config.cleanup_policy == {"compact"}:
         raise KafkaError(ErrorCode.POLICY_VIOLATION)
     if offset == TO_HIGH_WATERMARK:
         offset = log.high_watermark
