@@ -62,7 +62,11 @@ WEIGHTS: dict[str, float] = {
     "delete_groups": 0.3,
     "list_groups": 1,
 }
-ENDING = (ApiKey.ALTER_SHARE_GROUP_OFFSETS, ApiKey.DELETE_SHARE_GROUP_OFFSETS)
+ENDING = (
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+    ApiKey.DELETE_GROUPS,
+)
 Drawn = Request | HangUp | list[Request]
 
 
@@ -77,7 +81,7 @@ class _Shares:
         self.begun: set[str] = set()
         self.is_committed = chance.happens(0.5)
         self.is_single = chance.happens(0.5)
-        self.has_producer = self.has_deleted = False
+        self.has_producer = self.has_deleted = self.has_waited = False
 
     def sequence(self) -> Sequence:
         made = {"name": TOPIC, "num_partitions": PARTITIONS, "replication_factor": 1}
@@ -95,7 +99,8 @@ class _Shares:
                 continue
             steps += [(one,) for one in (asked if isinstance(asked, list) else [asked])]
             if isinstance(asked, Request) and asked.api in ENDING:
-                # Kafka reads anew where it is to begin, with the first fetch behind that.
+                # Kafka reads anew where it is to begin, with the first fetch behind that; and of
+                # a group that is gone a fetch has nothing there, and is refused here.
                 return (*steps, (self._describe_offsets(),))
         return tuple(steps)
 
@@ -242,9 +247,13 @@ class _Shares:
             # Of two that wait it would be the moment's who is first; and behind a log start that
             # has moved nobody waits in Kafka.
             made.body.update(max_wait_ms=LONG_MS, min_bytes=1)
+            self.has_waited = True
         return made
 
-    def _hang_up(self) -> HangUp:
+    def _hang_up(self) -> Drawn:
+        if self.has_waited:
+            # What it gives up wakes who waits, in Kafka not before something else happens.
+            return self._heartbeat()
         # A fetch that waits acquires in Kafka for whoever has hung up.
         return HangUp(MEMBERS[1])
 
