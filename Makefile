@@ -23,7 +23,7 @@ endif
 SWEEP ?= --nested
 
 .DEFAULT_GOAL := help
-.PHONY: help run test compiled check conformance suite groups transactions files crash model text golden traces differences quotas bench
+.PHONY: help run test compiled check conformance suite groups transactions files crash model text golden traces differences carried quotas bench
 
 $(BUILDS): pyproject.toml
 	@echo "Setting up $(VENV): half a minute, once."
@@ -112,6 +112,9 @@ traces: $(READY) ## conversations about groups anew with Apache Kafka, as tests 
 
 differences: $(SERVED) $(READY) ## random sequences of requests to Apache Kafka and to Ottla, and where the answers differ
 	$(FROM_BUILT) $(BIN)/python -m tests.differences $(ARGS)
+
+carried: $(SERVED) $(READY) ## what random sequences left on the disk of one broker, opened by both
+	$(FROM_BUILT) $(BIN)/python -m tests.differences.carried $(ARGS)
 
 bench: $(SERVED) $(READY) ## Ottla beside Apache Kafka: figures, ratios, aims
 	$(FROM_BUILT) $(BIN)/python -m tests.bench $(ARGS)

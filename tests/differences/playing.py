@@ -126,7 +126,7 @@ class Duet:
             self._topics |= settling.names_of(request.body)
             self._transactions |= settling.transactions_of(request.body)
             self.requests[request.api] += 1
-        if len(step) == 1 and not _may_wait(step[0]) and _is_heard(step[0]):
+        if len(step) == 1 and not may_wait(step[0]) and is_heard(step[0]):
             found = self._answered(index, step[0])
         else:
             found = None
@@ -206,7 +206,7 @@ class Duet:
                 return None
             if ahead and now - last > APART_SECONDS_MAX:
                 return self._one_waits(index, *heard)
-            at_once = [request for request in waiting if not _may_wait(request)]
+            at_once = [request for request in waiting if not may_wait(request)]
             if at_once and now - sent > ANSWER_SECONDS_MAX:
                 raise CannotGoOnError
             if not ahead and not at_once and now - last > QUIET_SECONDS and not asked:
@@ -250,13 +250,13 @@ class Duet:
         return Difference(index, request, "it waits", tree)
 
 
-def _may_wait(request: Request) -> bool:
+def may_wait(request: Request) -> bool:
     if request.api in (ApiKey.FETCH, ApiKey.SHARE_FETCH):
         return bool(request.body.get("max_wait_ms", 0) >= PARKED_MS)
     return request.api in WAITING_GROUPS
 
 
-def _is_heard(request: Request) -> bool:
+def is_heard(request: Request) -> bool:
     return request.api is not ApiKey.PRODUCE or request.body["acks"] != 0
 
 
