@@ -81,6 +81,24 @@ def _each(value: Tree, field: str) -> Iterator[Tree]:
             yield from _each(inner, field)
 
 
+def without(tree: Tree, names: tuple[str, ...]) -> None:
+    """Takes the fields of these names out of it, however deep."""
+    if isinstance(tree, dict):
+        for name in names:
+            tree.pop(name, None)
+        for inner in tree.values():
+            without(inner, names)
+    elif isinstance(tree, list):
+        for inner in tree:
+            without(inner, names)
+
+
+def share_parts(answer: Tree) -> list[Tree]:
+    """The partitions of an answer to DescribeShareGroupOffsets."""
+    topics = [topic for group in answer["groups"] for topic in group["topics"]]
+    return [part for topic in topics for part in topic["partitions"]]
+
+
 def _served(request: Request, kafka: Tree, ottla: Tree) -> None:
     for answer in (kafka, ottla):
         answer["api_keys"] = []

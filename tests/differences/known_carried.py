@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from ottla.protocol.api import ApiKey
-from tests.differences.known import Known
+from tests.differences.known import Known, share_parts
 from tests.differences.requests import Request
 
 Tree = Any
@@ -38,14 +38,9 @@ def _yet_to_rebalance(request: Request, kafka: Tree, ottla: Tree) -> None:
 
 
 def _altered(request: Request, kafka: Tree, ottla: Tree) -> None:
-    for theirs, ours in zip(_share_parts(kafka), _share_parts(ottla), strict=False):
+    for theirs, ours in zip(share_parts(kafka), share_parts(ottla), strict=False):
         if theirs["leader_epoch"] == -1 < ours["leader_epoch"]:
             theirs["leader_epoch"] = ours["leader_epoch"]
-
-
-def _share_parts(answer: Tree) -> list[Tree]:
-    topics = [topic for group in answer["groups"] for topic in group["topics"]]
-    return [part for topic in topics for part in topic["partitions"]]
 
 
 def _is_old(timestamp: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.protocol.api import ApiKey
-from tests.differences.known import Known
+from tests.differences.known import Known, share_parts, without
 from tests.differences.requests import Request
 
 Tree = Any
@@ -14,18 +14,7 @@ SOON = ("member_epoch", "group_epoch", "assignment_epoch", "assignment")
 
 def _assigned_later(request: Request, kafka: Tree, ottla: Tree) -> None:
     for tree in (kafka, ottla):
-        _without(tree, SOON)
-
-
-def _without(tree: Tree, names: tuple[str, ...]) -> None:
-    if isinstance(tree, dict):
-        for name in names:
-            tree.pop(name, None)
-        for inner in tree.values():
-            _without(inner, names)
-    elif isinstance(tree, list):
-        for inner in tree:
-            _without(inner, names)
+        without(tree, SOON)
 
 
 def _behind_a_start_that_moved(request: Request, kafka: Tree, ottla: Tree) -> None:
@@ -37,13 +26,9 @@ def _behind_a_start_that_moved(request: Request, kafka: Tree, ottla: Tree) -> No
 
 
 def _given_back(request: Request, kafka: Tree, ottla: Tree) -> None:
-    for theirs, ours in zip(_parts(kafka["groups"]), _parts(ottla["groups"]), strict=False):
+    for theirs, ours in zip(share_parts(kafka), share_parts(ottla), strict=False):
         if theirs["start_offset"] == -1 < ours["start_offset"]:
             theirs |= ours
-
-
-def _parts(groups: Tree) -> list[Tree]:
-    return [part for group in groups for topic in group["topics"] for part in topic["partitions"]]
 
 
 SHARES: tuple[Known, ...] = (

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.protocol.api import ApiKey
-from tests.differences.known import Known
+from tests.differences.known import Known, without
 from tests.differences.requests import Request
 from tests.differences.settling import error_codes
 
@@ -31,17 +31,6 @@ def _is_of_an_upgrade(request: Request) -> bool:
     return request.who in MEMBERS or request.who == ONLOOKER
 
 
-def _without(tree: Tree, names: tuple[str, ...]) -> None:
-    if isinstance(tree, dict):
-        for name in names:
-            tree.pop(name, None)
-        for inner in tree.values():
-            _without(inner, names)
-    elif isinstance(tree, list):
-        for inner in tree:
-            _without(inner, names)
-
-
 def _one_gives_up_first(request: Request, kafka: Tree, ottla: Tree) -> None:
     is_apart = kafka["assignment"] != ottla["assignment"]
     apart = abs(kafka["member_epoch"] - ottla["member_epoch"])
@@ -51,8 +40,8 @@ def _one_gives_up_first(request: Request, kafka: Tree, ottla: Tree) -> None:
 
 def _assignments(request: Request, kafka: Tree, ottla: Tree) -> None:
     if _is_of_an_upgrade(request):
-        _without(kafka, ASSIGNMENTS)
-        _without(ottla, ASSIGNMENTS)
+        without(kafka, ASSIGNMENTS)
+        without(ottla, ASSIGNMENTS)
 
 
 def _epochs(request: Request, kafka: Tree, ottla: Tree) -> None:

@@ -51,7 +51,7 @@ class ShareSession:
 
     def in_turn(self) -> list[Place]:
         """The partitions, another one first in each request, so that each has its turn. As in
-        Kafka the first request, and no other, has them as they were named."""
+        Kafka the first request of a session has them as they were named."""
         places = list(self.places)
         first = (self.epoch - 1) % len(places) if places else 0
         return places[first:] + places[:first]
