@@ -82,11 +82,8 @@ def play(peer: Peer, sequence: Sequence) -> None:
 
 
 def _with_time(request: Request) -> Request:
-    longer = {
-        name: TIMEOUT_MS
-        for name in TIMEOUTS
-        if 0 < request.body.get(name, 0) < TIMEOUT_MS and request.body[name] > 1
-    }
+    # A millisecond, or less, is there to be refused.
+    longer = {name: TIMEOUT_MS for name in TIMEOUTS if 1 < request.body.get(name, 0) < TIMEOUT_MS}
     return replace(request, body=request.body | longer) if longer else request
 
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ottla.broker.share.sessions import LAST_EPOCH
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.groups import FindCoordinatorRequest, HeartbeatRequest
@@ -26,7 +27,6 @@ SETTLED_SECONDS_MAX = 10.0
 AGAIN_SECONDS = 0.004
 APPLIED_SECONDS = 0.006
 """What the broker has applied is seen by all its threads by then."""
-LAST_EPOCH = -1
 RELEASED_SECONDS = 0.02
 """What a share session held is free by then."""
 METADATA_LOG = "__cluster_metadata"

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ottla.broker.share.sessions import LAST_EPOCH
+from ottla.broker.share.window import ACCEPT, GAP, REJECT, RELEASE, RENEW
 from ottla.protocol.api import SERVED, ApiKey
 from tests.differences.batches import Batch, Record
 from tests.differences.chance import Chance
@@ -36,10 +38,12 @@ GROUP = "~s"
 MEMBERS = ("m", "n")
 SHARE_VERSION = 1
 GROUP_CONFIG, SET = 32, 0
-LEAVE, FINAL = -1, -1
+LEAVE = -1
 RENEWING_SINCE = 2
 BY_BATCHES, EXACTLY = 0, 1
 """How many more than `max_records` are acquired by batches depends on how they were before."""
+KINDS = (GAP, ACCEPT, ACCEPT, ACCEPT, RELEASE, RELEASE, REJECT)
+KINDS_OF_RENEWALS = (RENEW, ACCEPT, RELEASE)
 BYTES_MAX = 1_000_000
 FIRST_LOOK_MS = 200
 LONG_MS = 5 * PARKED_MS
@@ -227,7 +231,7 @@ class _Shares:
 
     def _epoch(self, member: str) -> Any:
         if self.chance.happens(0.04):
-            return self.chance.one(ShareEpoch(member, 1), ShareEpoch(member, -1), 0, FINAL, 77)
+            return self.chance.one(ShareEpoch(member, 1), ShareEpoch(member, -1), 0, LAST_EPOCH, 77)
         return ShareEpoch(member)
 
     def _acknowledged(self, member: str, partition: int, types: tuple[int, ...]) -> Acknowledged:
@@ -261,8 +265,8 @@ class _Shares:
         """The session ends, and what its member has not acknowledged is free."""
         member = self._member()
         if self.chance.happens(0.5):
-            return self._fetch_of(member, FINAL)
-        return self._acknowledge_of(member, FINAL)
+            return self._fetch_of(member, LAST_EPOCH)
+        return self._acknowledge_of(member, LAST_EPOCH)
 
     def _fetch_of(self, member: str, epoch: Any) -> Request:
         chance = self.chance
@@ -272,7 +276,9 @@ class _Shares:
         for partition in dict.fromkeys(chance.some(self._partition, (0, 1, 1, 2))):
             part: Body = {"partition_index": partition}
             if chance.happens(0.2):
-                part["acknowledgement_batches"] = self._acknowledged(member, partition, (1, 3))
+                part["acknowledgement_batches"] = self._acknowledged(
+                    member, partition, (ACCEPT, REJECT)
+                )
             parts.append(part)
         body: Body = {
             "group_id": GROUP,
@@ -304,7 +310,7 @@ class _Shares:
         chance = self.chance
         version = self.versions[member]
         renews = version >= RENEWING_SINCE and chance.happens(0.15)
-        types = (4, 1, 2) if renews else (0, 1, 1, 1, 2, 2, 3)
+        types = KINDS_OF_RENEWALS if renews else KINDS
         parts = [
             {
                 "partition_index": partition,

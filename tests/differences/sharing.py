@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ottla.broker.share.sessions import LAST_EPOCH
+from ottla.broker.share.window import RENEW
 from ottla.protocol.api import ApiKey
+from ottla.protocol.errors import ErrorCode
 from tests.differences.requests import Acknowledged, Body, Request
 
 Range = tuple[int, int]
 """The first offset and the last."""
-RENEW, NO_SUCH_KIND = 4, 9
-FINAL = -1
-SHARE_SESSION_NOT_FOUND = 122
+NO_SUCH_KIND = 9
 
 
 @dataclass(slots=True)
@@ -48,11 +49,11 @@ class Sharing:
     def learn(self, request: Request, answer: Body) -> None:
         member = request.name
         if answer["error_code"]:
-            if answer["error_code"] == SHARE_SESSION_NOT_FOUND:
+            if answer["error_code"] == ErrorCode.SHARE_SESSION_NOT_FOUND:
                 self._end(member)
             return
         asked = request.body["share_session_epoch"]
-        if asked == FINAL:
+        if asked == LAST_EPOCH:
             self._end(member)
         else:
             self.epochs[member] = self.epochs.get(member, 0) + 1 if asked else 1
