@@ -13,7 +13,7 @@ from tests.differences.meanings import CHOSEN_IDS
 from tests.differences.requests import Moment
 
 ZSTD, ZSTD_SINCE = 4, 7
-INT64_MAX = 2**63 - 1
+INT16_MAX, INT64_MAX = 2**15 - 1, 2**63 - 1
 SEQUENCES = 2**31
 RECENT = (0, 0, -1_000, -60_000, -5, -100, -86_400_000, 1_000)
 TOO_LATE = (3_500_000, 3_700_000, 10**10, 7_200_000)
@@ -190,7 +190,9 @@ class Batches:
         if 0.6 <= drawn < 0.75 and sent:
             again = chance.of(sent[-8:])
             if chance.happens(0.15):
-                again = replace(again, epoch=max(0, again.epoch + chance.one(1, -1)))
+                again = replace(
+                    again, epoch=max(0, min(INT16_MAX, again.epoch + chance.one(1, -1)))
+                )
             if chance.happens(0.1):
                 again = replace(again, records=(*again.records, again.records[-1]))
             return again, False

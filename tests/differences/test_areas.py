@@ -45,6 +45,12 @@ def test_every_request_can_be_sent(area: str) -> None:
     assert len(asked) >= SELDOM[area]
 
 
+@pytest.mark.parametrize("seed", [8501, 8508])
+def test_no_epoch_is_drawn_that_has_no_room(seed: int) -> None:
+    for request in requests_of(AREAS["data"](seed)):
+        assert _frame(request)
+
+
 @pytest.mark.parametrize("area", AREAS)
 def test_what_is_changed_is_the_sequences_own(area: str) -> None:
     """Topics of the coordinators, and of other sequences, are only looked at."""
