@@ -199,7 +199,7 @@ class Batches:
         if 0.75 <= drawn < 0.8:
             sequence, counts = max(-1, following + chance.one(1, 2, -1, -2, 10)), False
         elif 0.8 <= drawn < 0.86:
-            epoch, sequence = epoch + 1, chance.one(0, 0, 0, following, 1)
+            epoch, sequence = min(INT16_MAX, epoch + 1), chance.one(0, 0, 0, following, 1)
         elif 0.86 <= drawn < 0.89:
             epoch, counts = (epoch - 1 if epoch else 1), False
         elif 0.89 <= drawn < 0.92:
@@ -207,7 +207,7 @@ class Batches:
         elif 0.92 <= drawn < 0.94:
             sequence, counts = chance.one((-1, False), (0, True))
         elif 0.94 <= drawn < 0.95:
-            epoch = 32767
+            epoch = INT16_MAX
         batch = replace(batch, producer_id=key[2], epoch=epoch, sequence=sequence)
         if counts:
             self._next[key] = (epoch, (sequence + len(batch.records)) % SEQUENCES)
