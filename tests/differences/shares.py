@@ -104,7 +104,7 @@ class _Shares:
             steps += [(one,) for one in (asked if isinstance(asked, list) else [asked])]
             if isinstance(asked, Request) and asked.api in ENDING:
                 # Kafka reads anew where it is to begin, with the first fetch behind that; and of
-                # a group that is gone a fetch has nothing there, and is refused here.
+                # a group that is gone a fetch has nothing there, and an error here.
                 return (*steps, (self._describe_offsets(),))
         return tuple(steps)
 

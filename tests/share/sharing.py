@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ottla.broker.coordinator.share.state import SharePartitionKey
+from ottla.broker.handlers.answers import Pending
+from ottla.broker.handlers.share_fetch import handle_share_fetch
 from ottla.broker.share.window import Window
 from ottla.protocol.messages import share_group, share_state
 from ottla.protocol.messages.groups import FindCoordinatorRequest
@@ -126,6 +128,20 @@ class Member:
         if answer.error_code == 0 and fields.get("epoch") is None:
             self.epoch += 1
         return answer
+
+    async def refused(self) -> tuple[int, str | None]:
+        """The error of partition 0, whose state cannot be read, and its message: they are told
+        when the fetch waits no more."""
+        waiting = handle_share_fetch(self.house.session, self.fetch_request(wait_ms=60_000), 2)
+        self.epoch += 1
+        while list(self.house.rooms.shares.by_group()):
+            await asyncio.sleep(0)
+        assert isinstance(waiting, Pending)
+        assert waiting.response is None
+        waiting.hurry()
+        answer: Any = waiting.response
+        (part,) = answer.responses[0].partitions
+        return part.error_code, part.error_message
 
     async def acquire(self, **fields: Any) -> list[tuple[int, int, int]]:
         """(first, last, delivery count) of what partition 0 gives."""

@@ -29,6 +29,7 @@ from tests.share.sharing import (
     acquired_of,
     begin,
     initialize,
+    loaded,
     produce,
     topic_id,
     written,
@@ -459,9 +460,24 @@ async def test_a_state_that_nobody_knows_is_an_error_of_its_partition(house: Hou
     await produce(house, 2)
     await _write_state(house, 7)
     for _ in range(2):
-        answer = await Member(house, "a").fetch(wait_ms=60_000)
-        part = answer.responses[0].partitions[0]
-        assert part.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert (await Member(house, "a").refused())[0] == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+async def test_it_is_told_beside_what_others_of_its_partitions_have(house: House) -> None:
+    await begin(house, partitions=2)
+    await produce(house, 2)
+    await _write_state(house, 7)
+    waiting = asyncio.ensure_future(Member(house, "a").fetch(partitions=(0, 1), wait_ms=60_000))
+    await asyncio.sleep(0)
+    await loaded(house, 1)
+    while house.rooms.shares.get(GROUP, (topic_id(house), 0)) is not None:
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    await produce(house, 2, partition=1)
+
+    answer = await waiting
+    assert answer.responses[0].partitions[-1].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert acquired_of(answer, 1) == [(0, 1, 1)]
 
 
 async def _write_state(house: House, state: int) -> None:

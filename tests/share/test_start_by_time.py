@@ -70,7 +70,7 @@ async def test_what_cannot_be_read_is_an_error_of_its_partition(house: House) ->
     path = led.log.segments.active.log_path
     house.disk.rename(path, f"{path}.lost")
     a = Member(house, "a")
-    assert (await error_of(a))[0] == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (await a.refused())[0] == ErrorCode.KAFKA_STORAGE_ERROR
     house.disk.rename(f"{path}.lost", path)
 
     assert await a.acquire(wait_ms=30_000) == [(3, 3, 1)]
@@ -97,7 +97,7 @@ async def test_without_a_thread_it_is_an_error_of_its_partition(house: House) ->
 
     able, house.lookup_workers = house.lookup_workers, Refusing()
     a = Member(house, "a")
-    code, message = await error_of(a)
+    code, message = await a.refused()
     assert code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert message is not None
     assert "can't start new thread" in message

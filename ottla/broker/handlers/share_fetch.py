@@ -327,8 +327,11 @@ class ShareFetch(Pending):
         """The partitions that something may be acquired from; those that are gone are noted."""
         ready: list[tuple[Place, SharePartition]] = []
         for place, share in self._shares.items():
-            if share.is_fenced or not share.partition.online:
-                self._fail(place, share.failure or self._why_gone(place))
+            if share.failure is not None:
+                # Told when the wait is over, as in Kafka: whoever hears of it asks again at once.
+                self._errors[place] = share.failure
+            elif share.is_fenced or not share.partition.online:
+                self._fail(place, self._why_gone(place))
             elif share.window is not None and share.window.has_room(share.rules.limits):
                 ready.append((place, share))
         return ready

@@ -49,7 +49,8 @@ class ShareWaiter(Protocol):
 
 
 class SharePartition:
-    """`window` is None until the state is read, and `failure` says why that could not be."""
+    """`window` is None until the state is read, and `failure` says why that could not be; who
+    waits goes on to do so."""
 
     __slots__ = (
         "_given_up",
@@ -154,8 +155,9 @@ class SharePartition:
         if self._telling is not None:
             self._telling.cancel()
             self._tell_given_up()
-        for waiter in tuple(self.waiters):
-            waiter.interrupted()
+        if self.failure is None:
+            for waiter in tuple(self.waiters):
+                waiter.interrupted()
 
     def expire(self) -> None:
         """Locks that are due end now; the timer calls it."""
