@@ -9,8 +9,9 @@ from ottla.config.catalogue import asks_for_protection, broker_key, split_listen
 from ottla.config.keys import Dynamic
 from ottla.config.types import ConfigError
 
-NEVER_ZERO = ("max.connections", "max.connection.creation.rate")
-"""Nobody could connect any more, and take the 0 back."""
+NEVER_ZERO = ("log.cleaner.threads", "max.connections", "max.connection.creation.rate")
+"""0 may stand in server.properties and is refused at run time, as in Kafka. Nobody could connect
+any more, and take that 0 back."""
 FIXED = ("listeners", "listener.security.protocol.map")
 """Keys that Kafka lets change at run time and that this version reads at the start only."""
 
@@ -51,7 +52,6 @@ def _check_value(config: BrokerConfig, name: str, text: str) -> None:
         return
     value = key.parse(text)
     if base in NEVER_ZERO and value == 0:
-        # It may stand in server.properties, as in Kafka.
         raise ConfigError(f"Invalid {base} 0")
     if name in FIXED and value != config.value(name):
         raise ConfigError(f"{name} cannot be changed while the broker runs.")

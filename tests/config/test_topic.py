@@ -251,6 +251,7 @@ def test_settings_made_at_run_time_take_effect_and_can_be_taken_back() -> None:
         ),
         ({"log.retention.ms": "0"}, False, None),
         ({"max.connections": "0"}, False, "Invalid max.connections 0"),
+        ({"log.cleaner.threads": "0"}, False, "Invalid log.cleaner.threads 0"),
         ({"max.connections.per.ip": "0"}, True, None),
     ],
 )

@@ -3,10 +3,10 @@
     make carried
     make carried ARGS="--seeds 20 --first 1000"
 
-One broker alone plays sequences of all areas that leave something (areas.py). It is stopped, or
-killed; Apache Kafka and Ottla each open a copy of its directory and are asked about everything:
+One broker alone plays sequences of all areas (areas.py). It is stopped, or killed; Apache Kafka and
+Ottla each open a copy of its directory and are asked about everything: topics and where they lie,
 records, their offsets by time, producers, groups and what they have committed, transactions,
-settings. Where the answers differ and `known` has no reason for it, both are shown.
+settings, quotas. Where the answers differ and `known` has no reason for it, both are shown.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from ottla.protocol.api import ApiKey
-from tests.differences import settling
+from tests.differences import settings, settling
 from tests.differences.__main__ import OTTLA_SETTINGS, SETTINGS, SmallKafka
 from tests.differences.areas import AREAS
 from tests.differences.batches import next_offset
@@ -38,7 +38,6 @@ from tests.differences.playing import is_heard, may_wait
 from tests.differences.requests import OWN, Body, HangUp, Request, Sequence
 from tests.peers.servers import Ottla, Server
 
-LEAVING = ("data", "transactions", "groups", "upgrades", "shares")
 PREFIX = "carried"
 HOUR_MS = 3_600_000
 TIMEOUTS = ("transaction_timeout_ms", "session_timeout_ms", "rebalance_timeout_ms")
@@ -52,7 +51,6 @@ LONGER: dict[str, object] = {
 UNHEARD_SECONDS = 0.03
 FIRST, END = -2, -1
 BYTES_MAX = 1 << 26
-TOPIC_CONFIG, GROUP_CONFIG = 2, 32
 SHOWN_MAX, PLACES_MAX = 500, 6
 console = Console(width=110, highlight=False)
 
@@ -124,11 +122,19 @@ class Both:
 
 def compare(both: Both) -> None:
     """Asks about everything that the sequences have left."""
+    both.ask(ApiKey.API_VERSIONS, 3, {})
+    both.ask(ApiKey.DESCRIBE_LOG_DIRS, 4, {"topics": None})
+    both.ask(ApiKey.LIST_CONFIG_RESOURCES, 1, {"resource_types": []})
+    both.ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, {"components": [], "strict": False})
+    for name in ("", "1"):
+        _describe_configs(both, settings.BROKER, name, list(settings.BY_TYPE[settings.BROKER]))
     found = both.ask(ApiKey.METADATA, 13, {"topics": None})
     for topic in found["topics"]:
         if topic["name"].startswith(PREFIX):
             name = topic["name"].replace(PREFIX, OWN)
-            _describe_configs(both, TOPIC_CONFIG, name)
+            _describe_configs(both, settings.TOPIC, name)
+            topics = [{"name": name}]
+            both.ask(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, {"topics": topics})
             for part in topic["partitions"]:
                 _compare_log(both, name, part["partition_index"])
     listed = both.ask(ApiKey.LIST_GROUPS, 5, {})["groups"]
@@ -143,8 +149,8 @@ def _own(names: Iterator[str]) -> Iterator[str]:
     return (name.replace(PREFIX, OWN) for name in names if name.startswith(PREFIX))
 
 
-def _describe_configs(both: Both, kind: int, name: str) -> None:
-    resource = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
+def _describe_configs(both: Both, kind: int, name: str, keys: list[str] | None = None) -> None:
+    resource = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
     both.ask(ApiKey.DESCRIBE_CONFIGS, 4, {"resources": [resource], "include_synonyms": True})
 
 
@@ -199,7 +205,7 @@ def _compare_group(both: Both, group: str) -> None:
     whole = [{"group_id": group, "topics": None}]
     both.ask(ApiKey.OFFSET_FETCH, 9, {"groups": whole, "require_stable": False})
     both.ask(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 1, {"groups": whole})
-    _describe_configs(both, GROUP_CONFIG, group)
+    _describe_configs(both, settings.GROUP, group)
 
 
 def _new(kind: type[Server], folder: Path) -> Server:
@@ -225,7 +231,7 @@ def round_trip(
     try:
         servers.append(filled := _new(kind, folder / "filled"))
         peer = _started(filled)
-        numbered = enumerate((seed, area) for seed in seeds for area in LEAVING)
+        numbered = enumerate((seed, area) for seed in seeds for area in AREAS)
         for number, (seed, area) in numbered:
             progress.update(task, description=f"{kind.name} plays {area} {seed}")
             peer.begin(f"{PREFIX}{number:04d}x", time.time_ns() // 1_000_000)
@@ -262,7 +268,7 @@ def main(seeds: int, first: int) -> None:
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     for kind in (Ottla, SmallKafka):
         for killed in (False, True):
-            folder = Path(tempfile.mkdtemp(prefix="carried-"))
+            folder = Path(tempfile.mkdtemp(prefix="both-open-"))
             try:
                 with Progress(*columns, console=console, transient=True) as progress:
                     chosen = range(first, first + seeds)

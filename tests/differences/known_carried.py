@@ -50,7 +50,7 @@ def _is_old(timestamp: Any) -> bool:
 CARRIED: tuple[Known, ...] = (
     Known(
         "Kafka begins a leader epoch with each start, Ottla where somebody else led before",
-        frozenset((ApiKey.METADATA, ApiKey.LIST_OFFSETS)),
+        frozenset((ApiKey.METADATA, ApiKey.DESCRIBE_TOPIC_PARTITIONS, ApiKey.LIST_OFFSETS)),
         _leader_epochs,
     ),
     Known(

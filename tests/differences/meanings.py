@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.protocol.api import ApiKey
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.wire import ZERO_UUID
 from tests.differences import embedded
 from tests.differences.batches import Batch, Joined, encoded, next_offset
@@ -219,7 +220,9 @@ class Meanings:
 
     def _learn_member(self, request: Request, answer: Body) -> None:
         known, before = self.members.get(request.name, ("", -1))
-        member_id: str = answer["member_id"] or known
+        # A refusal says again what it was asked with, which may be the id of somebody else.
+        is_given = answer["error_code"] in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED)
+        member_id: str = (is_given and answer["member_id"]) or known
         field = "generation_id" if request.api is ApiKey.JOIN_GROUP else "member_epoch"
         epoch: int = answer[field]
         self.members[request.name] = (member_id, before if answer["error_code"] else epoch)
