@@ -268,6 +268,7 @@ def main(seeds: int, first: int) -> None:
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     for kind in (Ottla, SmallKafka):
         for killed in (False, True):
+            # Its name is in answers, and not to be taken for that of a sequence (PREFIX).
             folder = Path(tempfile.mkdtemp(prefix="both-open-"))
             try:
                 with Progress(*columns, console=console, transient=True) as progress:
