@@ -58,6 +58,7 @@ IDENTITY = (
     "transactional_id",
     "group_id",
     "member_id",
+    "client_id",
     "partition_index",
     "partition",
     "index",

@@ -24,6 +24,7 @@ from tests.differences.peer import Peer
 from tests.differences.requests import OWN, Request
 
 SETTLED_SECONDS_MAX = 10.0
+MADE_SECONDS_MAX = 0.3
 AGAIN_SECONDS = 0.004
 APPLIED_SECONDS = 0.006
 """What the broker has applied is seen by all its threads by then."""
@@ -32,6 +33,9 @@ RELEASED_SECONDS = 0.02
 METADATA_LOG = "__cluster_metadata"
 RETRIABLE = frozenset((14, 15, 16, 51))
 """COORDINATOR_LOAD_IN_PROGRESS, ..._NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT_TRANSACTIONS."""
+CREATES_IF_ASKED_SINCE = 4
+YET_TO_BE = frozenset((3, 5))
+"""UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE."""
 GROUP_TYPE, TRANSACTION_TYPE = 0, 1
 CHANGES_METADATA = frozenset(
     (
@@ -113,6 +117,8 @@ def transactions_of(body: dict[str, Any]) -> set[str]:
 
 def settle(peer: Peer, request: Request, topics: Iterable[str], transactions: set[str]) -> None:
     """Waits until all shows what this request has changed."""
+    if request.api is ApiKey.METADATA and _may_create(request):
+        made(peer, names_of(request.body))
     if request.api in CHANGES_METADATA:
         applied(peer)
     if request.api in CHANGES_TOPICS:
@@ -121,6 +127,11 @@ def settle(peer: Peer, request: Request, topics: Iterable[str], transactions: se
         ended(peer, transactions)
     if request.body.get("share_session_epoch") == LAST_EPOCH:
         time.sleep(RELEASED_SECONDS)
+
+
+def _may_create(request: Request) -> bool:
+    asked: bool = request.body.get("allow_auto_topic_creation", True)
+    return asked or request.version < CREATES_IF_ASKED_SINCE
 
 
 def applied(peer: Peer) -> None:
@@ -136,6 +147,20 @@ def applied(peer: Peer) -> None:
 
     _until(reached, f"{peer.name} applies its metadata")
     time.sleep(APPLIED_SECONDS)
+
+
+def made(peer: Peer, topics: Iterable[str]) -> None:
+    """The topics are there, which are made behind the answer; or they are not to be made."""
+    asked = MetadataRequest(
+        [
+            MetadataRequest.MetadataRequestTopic(name=name.replace(OWN, peer.meanings.prefix))
+            for name in topics
+        ],
+        False,
+    )
+    until = time.monotonic() + MADE_SECONDS_MAX
+    while error_codes(peer.ask(asked, 12)) & YET_TO_BE and time.monotonic() < until:
+        time.sleep(AGAIN_SECONDS)
 
 
 def led(peer: Peer, topics: Iterable[str]) -> None:

@@ -85,7 +85,7 @@ class _Shares:
         self.begun: set[str] = set()
         self.is_committed = chance.happens(0.5)
         self.is_single = chance.happens(0.5)
-        self.has_producer = self.has_deleted = self.has_waited = False
+        self.has_producer = self.has_deleted = self.has_waited = self.has_forgotten = False
 
     def sequence(self) -> Sequence:
         made = {"name": TOPIC, "num_partitions": PARTITIONS, "replication_factor": 1}
@@ -231,7 +231,8 @@ class _Shares:
 
     def _epoch(self, member: str) -> Any:
         if self.chance.happens(0.04):
-            return self.chance.one(ShareEpoch(member, 1), ShareEpoch(member, -1), 0, LAST_EPOCH, 77)
+            last = 77 if self.has_forgotten else LAST_EPOCH
+            return self.chance.one(ShareEpoch(member, 1), ShareEpoch(member, -1), 0, last, 77)
         return ShareEpoch(member)
 
     def _acknowledged(self, member: str, partition: int, types: tuple[int, ...]) -> Acknowledged:
@@ -255,8 +256,9 @@ class _Shares:
         return made
 
     def _hang_up(self) -> Drawn:
-        if self.has_waited:
-            # What it gives up wakes who waits, in Kafka not before something else happens.
+        if self.has_waited or self.has_forgotten:
+            # What it gives up wakes who waits, in Kafka not before something else happens; and
+            # what it holds of a partition that it has forgotten is free, in Kafka with its lock.
             return self._heartbeat()
         # A fetch that waits acquires in Kafka for whoever has hung up.
         return HangUp(MEMBERS[1])
@@ -264,6 +266,8 @@ class _Shares:
     def _begin_anew(self) -> Request:
         """The session ends, and what its member has not acknowledged is free."""
         member = self._member()
+        if self.has_forgotten:  # as when it hangs up
+            return self._fetch_of(member, ShareEpoch(member))
         if self.chance.happens(0.5):
             return self._fetch_of(member, LAST_EPOCH)
         return self._acknowledge_of(member, LAST_EPOCH)
@@ -300,6 +304,7 @@ class _Shares:
         if chance.happens(0.05):
             forgotten = {"topic_id": TopicId(TOPIC), "partitions": [self._partition()]}
             body["forgotten_topics_data"] = [forgotten]
+            self.has_forgotten = True
         return Request(ApiKey.SHARE_FETCH, version, body, who=member, name=member)
 
     def _acknowledge(self) -> Request:
@@ -310,7 +315,10 @@ class _Shares:
         chance = self.chance
         version = self.versions[member]
         renews = version >= RENEWING_SINCE and chance.happens(0.15)
-        types = KINDS_OF_RENEWALS if renews else KINDS
+        types: tuple[int, ...] = KINDS_OF_RENEWALS if renews else KINDS
+        if self.has_waited:
+            # Kafka looks for who waits before what is released is free, and then no more.
+            types = tuple(kind for kind in types if kind != RELEASE)
         parts = [
             {
                 "partition_index": partition,
