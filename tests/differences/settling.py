@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ottla.broker.coordinator.share.state import SharePartitionKey
 from ottla.broker.share.sessions import LAST_EPOCH
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
@@ -36,7 +37,7 @@ RETRIABLE = frozenset((14, 15, 16, 51))
 CREATES_IF_ASKED_SINCE = 4
 YET_TO_BE = frozenset((3, 5))
 """UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE."""
-GROUP_TYPE, TRANSACTION_TYPE = 0, 1
+GROUP_TYPE, TRANSACTION_TYPE, SHARE_TYPE = 0, 1, 2
 CHANGES_METADATA = frozenset(
     (
         ApiKey.CREATE_TOPICS,
@@ -205,11 +206,14 @@ def ended(peer: Peer, transactions: set[str]) -> None:
 
 def warm(peer: Peer) -> None:
     """The coordinators are there, and the broker has ids for producers."""
+    warm_partition = SharePartitionKey("warm", bytes(range(16)), 0).placed_by
 
     def reached() -> bool:
         codes = set()
         for kind in (GROUP_TYPE, TRANSACTION_TYPE):
             codes |= error_codes(peer.ask(FindCoordinatorRequest(key="warm", key_type=kind), 2))
+        asked = FindCoordinatorRequest(key_type=SHARE_TYPE, coordinator_keys=[warm_partition])
+        codes |= error_codes(peer.ask(asked, 6))
         codes |= error_codes(peer.ask(HeartbeatRequest("warm", 1, "nobody"), 3)) - {25}
         codes |= error_codes(peer.ask(InitProducerIdRequest(None, 60_000), 1))
         codes |= error_codes(peer.ask(InitProducerIdRequest("warm", 60_000), 1))
