@@ -7,6 +7,7 @@ from typing import Any
 
 from ottla.protocol.api import ApiKey
 from tests.differences.known import Known, share_parts
+from tests.differences.known_upgrades import YET_TO_REBALANCE, yet_to_rebalance
 from tests.differences.requests import Request
 
 Tree = Any
@@ -28,13 +29,6 @@ def _forgotten_producers(request: Request, kafka: Tree, ottla: Tree) -> None:
             for one in ours["active_producers"]
             if one in known or (known and not _is_old(one["last_timestamp"]))
         ]
-
-
-def _yet_to_rebalance(request: Request, kafka: Tree, ottla: Tree) -> None:
-    for theirs, ours in zip(kafka["groups"], ottla["groups"], strict=False):
-        if (theirs["group_state"], ours["group_state"]) == ("Stable", "PreparingRebalance"):
-            theirs.clear()
-            ours.clear()
 
 
 def _altered(request: Request, kafka: Tree, ottla: Tree) -> None:
@@ -60,10 +54,9 @@ CARRIED: tuple[Known, ...] = (
         _forgotten_producers,
     ),
     Known(
-        "A group that became a classic one, and has not rebalanced since, is about to; Kafka takes "
-        "it for settled",
+        YET_TO_REBALANCE,
         frozenset((ApiKey.LIST_GROUPS, ApiKey.DESCRIBE_GROUPS)),
-        _yet_to_rebalance,
+        yet_to_rebalance,
     ),
     Known(
         "A start offset that was set for a share group names no leader epoch on Ottla's disk, so "

@@ -80,7 +80,30 @@ def _group_that_is_gone(request: Request, kafka: Tree, ottla: Tree) -> None:
         ottla.clear()
 
 
+def yet_to_rebalance(request: Request, kafka: Tree, ottla: Tree) -> None:
+    """Of groups in an answer, by whomever it was asked for."""
+    for theirs, ours in zip(kafka["groups"], ottla["groups"], strict=False):
+        if (theirs["group_state"], ours["group_state"]) == ("Stable", "PreparingRebalance"):
+            theirs.clear()
+            ours.clear()
+
+
+def _upgraded_yet_to_rebalance(request: Request, kafka: Tree, ottla: Tree) -> None:
+    if _is_of_an_upgrade(request):
+        yet_to_rebalance(request, kafka, ottla)
+
+
+YET_TO_REBALANCE = (
+    "A group that became a classic one, and has not rebalanced since, is about to; Kafka takes it "
+    "for settled"
+)
 UPGRADES: tuple[Known, ...] = (
+    Known(
+        YET_TO_REBALANCE,
+        frozenset((ApiKey.LIST_GROUPS, ApiKey.DESCRIBE_GROUPS)),
+        _upgraded_yet_to_rebalance,
+        parts=True,
+    ),
     Known(
         "Of more than two members, of which some left without a word, one is to give something up "
         "and stays in its epoch until it has, or another is",

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.protocol.api import ApiKey
 from tests.differences.batches import Batch, Record, encoded
-from tests.differences.comparing import Difference, differing, normal
+from tests.differences.comparing import Difference, Tree, differing, normal
 from tests.differences.known import KNOWN, Accepted, PartedError
 from tests.differences.known_upgrades import MEMBERS, UPGRADES
 from tests.differences.meanings import Meanings
@@ -194,7 +194,8 @@ def test_every_known_difference_says_why_and_of_which_api() -> None:
 
 def test_of_groups_that_change_their_protocol_alone_some_things_are_not_compared() -> None:
     accepted = Accepted(KNOWN + UPGRADES)
-    kafka, ottla = ({"error_code": 0, "assignment": one} for one in ("", "00"))
+    same: Tree = {"error_code": 0, "groups": []}
+    kafka, ottla = (same | {"assignment": one} for one in ("", "00"))
     api = ApiKey.DESCRIBE_GROUPS
 
     assert accepted.same(Request(api, 5, {}, who=MEMBERS[0]), kafka, ottla)
@@ -210,6 +211,13 @@ def test_nothing_is_compared_where_the_brokers_ways_have_parted() -> None:
         accepted.same(heartbeat, {"error_code": 22}, {"error_code": 27})
     assert not accepted.same(heartbeat, {"error_code": 27}, {"error_code": 22})
     assert not accepted.same(heartbeat, {"error_code": 25}, {"error_code": 27})
+
+    described = Request(ApiKey.DESCRIBE_GROUPS, 5, {}, who=MEMBERS[0])
+    states = "Stable", "PreparingRebalance"
+    settled, about_to = ({"groups": [{"group_state": one, "members": []}]} for one in states)
+    with pytest.raises(PartedError):
+        accepted.same(described, settled, about_to)
+    assert not accepted.same(described, about_to, settled)
 
 
 def test_an_answer_and_none_are_never_the_same() -> None:
