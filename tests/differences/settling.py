@@ -14,6 +14,7 @@ from typing import Any
 from ottla.broker.coordinator.share.state import SharePartitionKey
 from ottla.broker.share.sessions import LAST_EPOCH
 from ottla.protocol.api import ApiKey
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.groups import FindCoordinatorRequest, HeartbeatRequest
 from ottla.protocol.messages.metadata import MetadataRequest
@@ -35,8 +36,7 @@ METADATA_LOG = "__cluster_metadata"
 RETRIABLE = frozenset((14, 15, 16, 51))
 """COORDINATOR_LOAD_IN_PROGRESS, ..._NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT_TRANSACTIONS."""
 CREATES_IF_ASKED_SINCE = 4
-YET_TO_BE = frozenset((3, 5))
-"""UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE."""
+YET_TO_BE = frozenset((ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE))
 GROUP_TYPE, TRANSACTION_TYPE, SHARE_TYPE = 0, 1, 2
 CHANGES_METADATA = frozenset(
     (
