@@ -42,6 +42,10 @@ class File(Protocol):
     def sync(self) -> None:
         """Data and size are on disk when it returns (fdatasync). An OSError here is final."""
 
+    def write_soon(self) -> None:
+        """A hint that a sync of this and of other files is near: what was written may begin to go
+        to the disk. Nothing is promised, and nothing raised."""
+
     def sync_descriptor(self) -> int | None:
         """The descriptor whose fdatasync is all that `sync` does; None if it does anything else."""
 

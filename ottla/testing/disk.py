@@ -124,6 +124,9 @@ class SimFile:
         for operation in operations:
             make_durable(operation)
 
+    def write_soon(self) -> None:
+        """Writes nothing: a crash decides by itself what of it has come to the disk."""
+
     def sync_descriptor(self) -> int | None:
         return None
 

@@ -42,6 +42,9 @@ class FaultyFile:
             raise self.sync_error
         self._real.sync()
 
+    def write_soon(self) -> None:
+        self._real.write_soon()
+
     def sync_descriptor(self) -> int | None:
         return None
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ottla.broker.ports import Buffer, Disk, Events
+from ottla.broker.ports import Buffer, Disk, Events, File
 from ottla.protocol.wire import parse_uuid, uuid_text
 
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
@@ -71,16 +71,33 @@ def write_atomically(disk: Disk, path: str, data: Buffer) -> None:
 
 def write_anew(disk: Disk, path: str, data: Buffer) -> None:
     """The same, but for its name, which is durable when the directory is synced."""
-    temporary = path + TEMPORARY_SUFFIX
-    file = disk.open(temporary, create=True)
+    write_all_anew(disk, {path: data})
+
+
+def write_all_anew(disk: Disk, contents: Mapping[str, Buffer]) -> None:
+    """As `write_anew` of each path, for files that are of use only together.
+
+    Each is written before the first is synced, and synced before the first is renamed: a file
+    system with a journal writes that a few times then, and not for each file.
+    """
+    files: list[File] = []
     try:
-        if file.size() > 0:
-            file.truncate(0)  # left behind by a crash
-        file.pwrite(data, 0)
-        file.sync()
+        for path, data in contents.items():
+            file = disk.open(path + TEMPORARY_SUFFIX, create=True)
+            files.append(file)
+            if file.size() > 0:
+                file.truncate(0)  # left behind by a crash
+            file.pwrite(data, 0)
+        if len(files) > 1:
+            for file in files:
+                file.write_soon()
+        for file in files:
+            file.sync()
     finally:
-        file.close()
-    disk.rename(temporary, path)
+        for file in files:
+            file.close()
+    for path in contents:
+        disk.rename(path + TEMPORARY_SUFFIX, path)
 
 
 def read_whole(disk: Disk, path: str) -> bytes | None:
@@ -179,8 +196,20 @@ def read_partition_metadata(disk: Disk, directory: str, events: Events) -> bytes
 
 
 def write_partition_metadata(disk: Disk, directory: str, topic_id: bytes) -> None:
-    data = format_partition_metadata(topic_id)
-    write_atomically(disk, f"{directory}/{PARTITION_METADATA_FILE}", data)
+    write_partitions_metadata(disk, {directory: topic_id})
+
+
+def write_partitions_metadata(disk: Disk, topic_ids: Mapping[str, bytes]) -> None:
+    """Says of each directory which topic it is of; durable when it returns."""
+    write_all_anew(
+        disk,
+        {
+            f"{directory}/{PARTITION_METADATA_FILE}": format_partition_metadata(topic_id)
+            for directory, topic_id in topic_ids.items()
+        },
+    )
+    for directory in topic_ids:
+        disk.sync_dir(directory)
 
 
 def format_partition_metadata(topic_id: bytes) -> bytes:

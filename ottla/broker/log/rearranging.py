@@ -24,6 +24,9 @@ from ottla.broker.log.segment import LOG_SUFFIX
 from ottla.broker.ports import Clock, Disk, Events
 from ottla.config.types import LogConfig
 
+# Each of these has a descriptor until all are synced.
+TOGETHER_MAX = 16
+
 
 @dataclass(slots=True, frozen=True)
 class Removal:
@@ -130,7 +133,10 @@ def _make(
     for one, path in zip(creations, paths, strict=True):
         _make_way(disk, one, path, events)
         disk.make_dir(path)
-        checkpoints.write_partition_metadata(disk, path, one.topic_id)
+    for start in range(0, len(paths), TOGETHER_MAX):
+        some = slice(start, start + TOGETHER_MAX)
+        topic_ids = [one.topic_id for one in creations[some]]
+        checkpoints.write_partitions_metadata(disk, dict(zip(paths[some], topic_ids, strict=True)))
     disk.sync_dir(log_dir)
     for one, path in zip(creations, paths, strict=True):
         topic, partition = one.key

@@ -1,0 +1,92 @@
+"""Partitions that are made together: what a crash leaves of them, and in which order it is done."""
+
+from __future__ import annotations
+
+import random
+from itertools import groupby
+
+import pytest
+
+from ottla.broker.log.checkpoints import PARTITION_METADATA_FILE, TEMPORARY_SUFFIX
+from ottla.broker.log.manager import LogManager
+from ottla.broker.log.rearranging import TOGETHER_MAX, Rearrangement
+from ottla.testing.disk import SimCrash
+from ottla.testing.platter import CrashMode
+from tests.log.test_manager import TOPIC_ID, Kit, append
+
+
+def planned(kit: Kit, count: int) -> tuple[LogManager, Rearrangement]:
+    manager = kit.started()
+    work = Rearrangement()
+    for partition in range(count):
+        manager.begin_create(work, "t", partition, TOPIC_ID)
+    return manager, work
+
+
+def test_partitions_made_together_survive_a_crash_at_any_call() -> None:
+    """Goal: the next start has each of them, or can have it made; and all once the call returned.
+
+    Method: crash at each call that changes the disk, and behind the last, in every mode.
+    """
+    kit = Kit()
+    manager, work = planned(kit, 4)
+    before = kit.disk.calls
+    manager.perform(work)
+    calls = kit.disk.calls - before
+    made_anew = identified_anew = 0
+
+    for at in range(calls + 1):
+        kit = Kit()
+        manager, work = planned(kit, 4)
+        kit.disk.crash_at = before + at
+        if at < calls:
+            with pytest.raises(SimCrash):
+                manager.perform(work)
+        else:
+            manager.perform(work)
+        for mode in CrashMode:
+            left = Kit()
+            left.disk = kit.disk.crash(random.Random(at), mode)
+            again = left.started()
+            for partition in range(4):
+                log = again.get("t", partition)
+                if at == calls:
+                    assert log is not None
+                    assert log.topic_id == TOPIC_ID
+                if log is None:
+                    made_anew += 1
+                    log = again.create("t", partition, TOPIC_ID)
+                elif log.topic_id != TOPIC_ID:
+                    identified_anew += 1
+                    again.assign_topic_id(log, TOPIC_ID)
+                assert log.log_end_offset == 0
+                append(log)
+    assert made_anew
+    assert identified_anew
+
+
+def test_their_names_are_written_synced_and_renamed_together() -> None:
+    """A file system with a journal writes it once for all that comes before a sync."""
+    kit = Kit()
+    manager, work = planned(kit, TOGETHER_MAX + 3)
+    seen: list[str] = []
+
+    def note(_count: int, call: str, path: str) -> None:
+        name = path.rpartition("/")[2].removesuffix(TEMPORARY_SUFFIX)
+        if name == PARTITION_METADATA_FILE or call == "sync_dir":
+            seen.append("write" if call == "create" else call.removeprefix("p"))
+
+    kit.disk.before_call = note
+    manager.perform(work)
+
+    rounds = [(call, len(list(calls))) for call, calls in groupby(seen)]
+    assert rounds == [
+        ("write", 2 * TOGETHER_MAX),
+        ("sync", TOGETHER_MAX),
+        ("rename", TOGETHER_MAX),
+        ("sync_dir", TOGETHER_MAX),
+        ("write", 2 * 3),
+        ("sync", 3),
+        ("rename", 3),
+        ("sync_dir", 4),  # and the log dir
+    ]
