@@ -283,6 +283,15 @@ def _nameless_transaction(request: Request, kafka: Tree, ottla: Tree) -> None:
 
 
 MEMBER_ID_REQUIRED = 79
+ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID = 22, 25
+
+
+def _group_of_a_refused_commit(request: Request, kafka: Tree, ottla: Tree) -> None:
+    if request.body.get("generation_id", -1) < 0:
+        return
+    for theirs, ours in zip(kafka["topics"], ottla["topics"], strict=False):
+        if (theirs["error_code"], ours["error_code"]) == (UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION):
+            theirs |= ours
 
 
 def _refused_member(request: Request, kafka: Tree, ottla: Tree) -> None:
@@ -411,6 +420,12 @@ KNOWN: tuple[Known, ...] = (
         frozenset((ApiKey.TXN_OFFSET_COMMIT,)),
         _nameless_transaction,
         parts=True,
+    ),
+    Known(
+        "A commit without a generation makes a group in Kafka even if all of its offsets are "
+        "refused, so that one with a generation is told that its member is unknown there",
+        frozenset((ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT)),
+        _group_of_a_refused_commit,
     ),
     Known(
         "A refused JoinGroup repeats the member's id, or does not",

@@ -59,6 +59,8 @@ class _Upgrades(Groups):
         """Who joins under no name that it had."""
         self.turn = self.members[0]
         self.planned: list[Step] = []
+        # Whose metadata as a classic member nobody can read.
+        self.strange: set[str] = set()
 
     def step(self) -> Step:
         chance = self.chance
@@ -66,7 +68,7 @@ class _Upgrades(Groups):
             return self.planned.pop(0)
         self.turn = chance.of(self.members)
         self.kind = self.protocols[self.turn]
-        if chance.happens(CHANGES):
+        if chance.happens(CHANGES) and not self.strange:
             return self._change()
         if chance.happens(SHOWN_SHARE):
             return self._shown()
@@ -137,9 +139,11 @@ class _Upgrades(Groups):
         if chance.happens(0.03):
             names = ["other"]
         metadata: Any = Subscription(tuple(self._subscription()), chance.one(0, 1, 1, 2, 3), member)
+        self.strange.discard(member)
         if chance.happens(0.03) and CONSUMER in self.protocols.values():
             # A classic group with it cannot be upgraded, and Kafka tries: it sends waiters away.
             metadata = STRANGE
+            self.strange.add(member)
         # Who was told its id comes again with it.
         is_new = member in self.as_new
         member_id: Any = MemberId(member)
