@@ -313,17 +313,19 @@ class EncodeSource(Source):
         self.emit(f"{self.out} += {pack}({', '.join(values)})")
 
     def struct(self, cls: type[Struct], source: str) -> None:
+        for item in fields_of(cls):
+            # First of all, lest they part the fixed fields of a run.
+            if self.version not in item.versions and not item.ignorable:
+                with self.block(f"if {self.differs(item, f'{source}.{item.name}')}:"):
+                    self.emit(f'raise ValueError("{self.title} has no {item.name}")')
         tagged = []
         for item in fields_of(cls):
-            value = f"{source}.{item.name}"
             if self.version not in item.versions:
-                if not item.ignorable:
-                    with self.block(f"if {self.differs(item, value)}:"):
-                        self.emit(f'raise ValueError("{self.title} has no {item.name}")')
-            elif item.tag is not None:
+                continue
+            if item.tag is not None:
                 tagged.append(item)
             else:
-                self.value(item, value)
+                self.value(item, f"{source}.{item.name}")
         if self.flexible:
             self.tags(tagged, source)
 
@@ -425,8 +427,18 @@ class EncodeSource(Source):
     def tags(self, tagged: list[Field], source: str) -> None:
         if not tagged:
             self.run.append(("x", ""))
-            return
-        self.flush()
+        elif all(item.struct is not None and not item.is_array for item in tagged):
+            # Hardly ever there, and known by one look at each that none is.
+            absent = (f"{source}.{item.name} is {self.default(item)}" for item in tagged)
+            with self.block(f"if {' and '.join(absent)}:"):
+                self.emit(f"{self.out}.append(0)")
+            with self.block("else:"):
+                self.present_tags(tagged, source)
+        else:
+            self.flush()
+            self.present_tags(tagged, source)
+
+    def present_tags(self, tagged: list[Field], source: str) -> None:
         marks = []
         for item in tagged:
             mark = self.name("tag")

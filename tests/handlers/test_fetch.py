@@ -139,6 +139,38 @@ async def test_of_a_partition_that_is_named_twice_the_last_is_answered(house: Ho
     assert found[0].records
 
 
+async def test_where_there_is_nothing_the_ends_are_those_of_the_moment(house: House) -> None:
+    """And whoever reads only what is committed is told of the aborted transactions: none."""
+    topic_id = await house.create(TOPIC, partitions=2)
+    led = house.rooms.replicas.get(TOPIC, 0)
+    assert led is not None
+    seen: list[tuple[int, int, int]] = []
+
+    async def look(offset: int) -> None:
+        for isolation_level, aborted in ((0, None), (READ_COMMITTED, [])):
+            topic = _asked(topic_id, (0, offset), (1, 0))
+            answer = await ask(
+                house, FetchRequest(isolation_level=isolation_level, topics=[topic]), 16
+            )
+            part, other = answer.responses[0].partitions
+            seen.append((part.high_watermark, part.last_stable_offset, part.log_start_offset))
+            assert (part.partition_index, part.error_code, bytes(part.records)) == (0, 0, b"")
+            assert part.aborted_transactions == other.aborted_transactions == aborted
+            assert (other.partition_index, other.high_watermark) == (1, 0)
+
+    await look(0)
+    await house.append(TOPIC, 0, [b"v"])
+    await house.append(TOPIC, 0, [b"v"])
+    await look(2)
+    led.log.delete_records(1)
+    await look(2)
+    await house.append(TOPIC, 0, [b"v"])
+    await look(3)
+
+    ends = [(0, 0, 0), (2, 2, 0), (2, 2, 1), (3, 3, 1)]
+    assert seen == [one for one in ends for _ in range(2)]
+
+
 @pytest.mark.interpreted
 @pytest.mark.parametrize(
     "error", [KafkaError(ErrorCode.CORRUPT_MESSAGE), OSError(5, "Input/output error")]

@@ -213,6 +213,22 @@ class FetchReading:
             and self._has_nothing(wanted, partition)
         )
 
+    def _nothing(self, partition: Partition) -> PartitionData:
+        """The answer of a partition where there is nothing to read: the same object until one of
+        its ends moves, for who tails many is told it of nearly all of them."""
+        log = partition.log
+        part = partition.nothing.get(self._upper)
+        if (
+            part is None
+            or part.high_watermark != log.high_watermark
+            or part.last_stable_offset != log.last_stable_offset
+            or part.log_start_offset != log.log_start_offset
+        ):
+            part = partition.nothing[self._upper] = _answer(partition, NO_RECORDS)
+            if self._upper == UPPER_LAST_STABLE:
+                part.aborted_transactions = []
+        return part
+
     def _read(
         self, wanted: Wanted, partition: Partition | None, budget: int
     ) -> tuple[PartitionData, bool]:
@@ -220,6 +236,8 @@ class FetchReading:
         if partition is None:
             part = self._absent(wanted)
             return part, part.error_code not in UNKNOWN
+        if self._has_nothing(wanted, partition):
+            return self._nothing(partition), True
         want = wanted.request
         epoch = want.current_leader_epoch
         if epoch >= 0 and epoch != partition.leader_epoch:

@@ -25,6 +25,7 @@ from ottla.broker.replication.syncs import Job, SyncPool
 from ottla.broker.replication.waiters import CommitListener, CommitWaiter, FetchWaiter
 from ottla.broker.telemetry.metrics import SECONDS, Histogram
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.fetch import FetchResponse
 
 K = TypeVar("K", str, bytes)
 
@@ -42,6 +43,7 @@ class Partition:
         "index",
         "leader_epoch",
         "log",
+        "nothing",
         "online",
         "syncs",
         "topic",
@@ -63,6 +65,8 @@ class Partition:
         # Who waits for a sync, whatever flush.messages says.
         self.durable_waiters: deque[CommitWaiter] = deque()
         self.fetch_waiters: dict[FetchWaiter, None] = {}
+        # Up to which end was read -> what a fetch is answered that finds nothing; never changed.
+        self.nothing: dict[int, FetchResponse.PartitionData] = {}
         self.conversions: ConversionQueue | None = None
 
     def __repr__(self) -> str:
