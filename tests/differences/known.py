@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from ottla.broker.handlers.offsets import LATEST, MAX_TIMESTAMP
 from ottla.protocol.api import ApiKey
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.wire import ZERO_UUID
 from tests.differences.comparing import differing
 from tests.differences.requests import Request
@@ -106,20 +108,17 @@ def _served(request: Request, kafka: Tree, ottla: Tree) -> None:
             answer.pop(name, None)
 
 
-INVALID_TIMESTAMP, INVALID_RECORD = 32, 87
-
-
 def _records_to_blame(request: Request, kafka: Tree, ottla: Tree) -> None:
     for answer in (kafka, ottla):
         for part in _each(answer, "record_errors"):
-            if part["error_code"] == INVALID_TIMESTAMP and part["record_errors"]:
+            if part["error_code"] == ErrorCode.INVALID_TIMESTAMP and part["record_errors"]:
                 part["record_errors"] = ["some"]
 
 
 def _wrong_in_two_ways(request: Request, kafka: Tree, ottla: Tree) -> None:
     for theirs, ours in zip(kafka["responses"], ottla["responses"], strict=False):
         codes = {theirs["error_code"], ours["error_code"]}
-        if codes == {INVALID_TIMESTAMP, INVALID_RECORD}:
+        if codes == {ErrorCode.INVALID_TIMESTAMP, ErrorCode.INVALID_RECORD}:
             for part in (theirs, ours):
                 part["error_code"] = "refused"
                 part["record_errors"] = []
@@ -132,16 +131,21 @@ def _time_behind_deleted_records(request: Request, kafka: Tree, ottla: Tree) -> 
             theirs |= ours
 
 
-MAX_TIMESTAMP = -3
+READ_COMMITTED = 1
 
 
-def _greatest_time_that_is_deleted(request: Request, kafka: Tree, ottla: Tree) -> None:
-    asked = {
+def _asked_for(request: Request, timestamp: int) -> set[tuple[str, int]]:
+    """The partitions of which a ListOffsets wants that offset."""
+    return {
         (topic["name"], part["partition_index"])
         for topic in request.body["topics"]
         for part in topic["partitions"]
-        if part["timestamp"] == MAX_TIMESTAMP
+        if part["timestamp"] == timestamp
     }
+
+
+def _greatest_time_that_is_deleted(request: Request, kafka: Tree, ottla: Tree) -> None:
+    asked = _asked_for(request, MAX_TIMESTAMP)
     for theirs, ours in zip(kafka["topics"], ottla["topics"], strict=False):
         codes = theirs["error_code"], ours["error_code"]
         is_asked = (theirs["name"], theirs["partition_index"]) in asked
@@ -155,6 +159,17 @@ def _stable_before_the_start(request: Request, kafka: Tree, ottla: Tree) -> None
             theirs["last_stable_offset"] = theirs["log_start_offset"]
 
 
+def _stable_end_before_the_start(request: Request, kafka: Tree, ottla: Tree) -> None:
+    if request.body.get("isolation_level") != READ_COMMITTED:
+        return
+    # Whether it is before the start is not said here: what a Fetch says of it is compared, too.
+    asked = _asked_for(request, LATEST)
+    for theirs, ours in zip(kafka["topics"], ottla["topics"], strict=False):
+        is_asked = (theirs["name"], theirs["partition_index"]) in asked
+        if is_asked and 0 <= theirs["offset"] < ours["offset"]:
+            theirs |= ours
+
+
 def _another_leader(request: Request, kafka: Tree, ottla: Tree) -> None:
     is_alike = all(kafka[name] == ottla[name] for name in ("error_code", "generation_id"))
     if is_alike and kafka["leader"] and ottla["leader"]:
@@ -162,7 +177,13 @@ def _another_leader(request: Request, kafka: Tree, ottla: Tree) -> None:
             del answer["leader"], answer["members"]
 
 
-UNKNOWN_TOPICS = frozenset((3, 100, 103))
+UNKNOWN_TOPICS = frozenset(
+    (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    )
+)
 
 
 def _session_of_a_topic_that_is_gone(request: Request, kafka: Tree, ottla: Tree) -> None:
@@ -232,14 +253,13 @@ def _as_understood(request: Request, kafka: Tree, ottla: Tree) -> None:
                 config["value"] = "what was set"
 
 
-UNKNOWN_TOPIC, INVALID_CONFIG = 3, 40
-
-
 def _refused_alike(request: Request, kafka: Tree, ottla: Tree) -> None:
     for theirs, ours in zip(kafka["responses"], ottla["responses"], strict=False):
         codes = {theirs["error_code"], ours["error_code"]}
         is_nameless = theirs["resource_type"] in (METRICS, GROUP) and not theirs["resource_name"]
-        both_refuse = 0 not in codes and (is_nameless or codes == {UNKNOWN_TOPIC, INVALID_CONFIG})
+        both_refuse = 0 not in codes and (
+            is_nameless or codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_CONFIG}
+        )
         if both_refuse or theirs["resource_type"] == LOGGER:
             theirs["error_code"] = ours["error_code"] = "refused"
 
@@ -260,43 +280,39 @@ def _start_where_refused(request: Request, kafka: Tree, ottla: Tree) -> None:
             ours["log_start_offset"] = -1
 
 
-OUT_OF_ORDER_SEQUENCE = 45
-
-
 def _behind_a_refused_batch(request: Request, kafka: Tree, ottla: Tree) -> None:
     if not request.body.get("transactional_id"):
         return
     for theirs, ours in zip(kafka["responses"], ottla["responses"], strict=False):
-        if (theirs["error_code"], ours["error_code"]) == (OUT_OF_ORDER_SEQUENCE, 0):
+        if (theirs["error_code"], ours["error_code"]) == (
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            0,
+        ):
             theirs |= ours
-
-
-INVALID_REQUEST = 42
 
 
 def _nameless_transaction(request: Request, kafka: Tree, ottla: Tree) -> None:
     if request.body["transactional_id"]:
         return
     for theirs, ours in zip(kafka["topics"], ottla["topics"], strict=False):
-        if (theirs["error_code"], ours["error_code"]) == (0, INVALID_REQUEST):
+        if (theirs["error_code"], ours["error_code"]) == (0, ErrorCode.INVALID_REQUEST):
             theirs |= ours
-
-
-MEMBER_ID_REQUIRED = 79
-ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID = 22, 25
 
 
 def _group_of_a_refused_commit(request: Request, kafka: Tree, ottla: Tree) -> None:
     if request.body.get("generation_id", -1) < 0:
         return
     for theirs, ours in zip(kafka["topics"], ottla["topics"], strict=False):
-        if (theirs["error_code"], ours["error_code"]) == (UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION):
+        if (theirs["error_code"], ours["error_code"]) == (
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            ErrorCode.ILLEGAL_GENERATION,
+        ):
             theirs |= ours
 
 
 def _refused_member(request: Request, kafka: Tree, ottla: Tree) -> None:
     codes = {kafka["error_code"], ottla["error_code"]}
-    if len(codes) == 1 and not codes & {0, MEMBER_ID_REQUIRED}:
+    if len(codes) == 1 and not codes & {0, ErrorCode.MEMBER_ID_REQUIRED}:
         kafka["member_id"] = ottla["member_id"]
 
 
@@ -348,6 +364,11 @@ KNOWN: tuple[Known, ...] = (
         "an open transaction were deleted",
         frozenset((ApiKey.FETCH,)),
         _stable_before_the_start,
+    ),
+    Known(
+        "And so it is with the end for who reads only what is committed",
+        frozenset((ApiKey.LIST_OFFSETS,)),
+        _stable_end_before_the_start,
     ),
     Known(
         "Who leads a group that its leader has left is decided by the order of a hash map in Kafka",

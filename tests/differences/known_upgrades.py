@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.protocol.api import ApiKey
+from ottla.protocol.errors import ErrorCode
 from tests.differences.known import Known, without
 from tests.differences.requests import Request
 from tests.differences.settling import error_codes
@@ -21,7 +22,6 @@ ONLOOKER = "onlooker"
 BEHIND_MAX = 3
 NEW_GROUP_EPOCH = 2
 """What the first member of a new group hears."""
-NO_ERROR, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, GROUP_ID_NOT_FOUND = 0, 22, 27, 69
 EPOCHS = ("member_epoch", "generation_id", "group_epoch", "assignment_epoch")
 ASSIGNMENTS = ("assignment", "target_assignment", "member_assignment", "metadata")
 """The last is that of JoinGroup, which says what a member has."""
@@ -65,13 +65,13 @@ def _epochs(request: Request, kafka: Tree, ottla: Tree) -> None:
 
 
 def _told_to_join(request: Request, kafka: Tree, ottla: Tree) -> None:
-    is_told = _is_of_an_upgrade(request) and ottla["error_code"] == REBALANCE_IN_PROGRESS
-    if is_told and kafka["error_code"] in (NO_ERROR, ILLEGAL_GENERATION):
-        kafka["error_code"] = REBALANCE_IN_PROGRESS
+    is_told = _is_of_an_upgrade(request) and ottla["error_code"] == ErrorCode.REBALANCE_IN_PROGRESS
+    if is_told and kafka["error_code"] in (ErrorCode.NONE, ErrorCode.ILLEGAL_GENERATION):
+        kafka["error_code"] = ottla["error_code"]
 
 
 def _group_that_is_gone(request: Request, kafka: Tree, ottla: Tree) -> None:
-    is_gone = GROUP_ID_NOT_FOUND in error_codes(kafka) - error_codes(ottla)
+    is_gone = ErrorCode.GROUP_ID_NOT_FOUND in error_codes(kafka) - error_codes(ottla)
     begins_anew = request.body.get("member_epoch") == 0 and (
         kafka["member_epoch"] == NEW_GROUP_EPOCH < ottla["member_epoch"]
     )

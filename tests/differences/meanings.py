@@ -42,7 +42,6 @@ CHOSEN_IDS = 1_000_000_000
 HOUR_MS = 3_600_000
 INT16_MIN, INT16_MAX = -(2**15), 2**15 - 1
 _TOPIC_ANSWERS = (ApiKey.METADATA, ApiKey.DESCRIBE_TOPIC_PARTITIONS)
-REQUEST_TIMED_OUT = 7
 
 Bounds = Callable[[str, int], tuple[int, int]]
 """The start and the end of a partition's log, which the broker is asked for."""
@@ -141,7 +140,7 @@ class Meanings:
         match request.api:
             case ApiKey.CREATE_TOPICS if not request.body.get("validate_only"):
                 for topic in answer["topics"]:
-                    if topic["error_code"] in (0, REQUEST_TIMED_OUT):
+                    if topic["error_code"] in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT):
                         self._learn_topic(topic["name"], topic.get("topic_id", ZERO_UUID))
             case ApiKey.DELETE_TOPICS:
                 # One that was made by itself a moment ago may be seen here first.

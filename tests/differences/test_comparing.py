@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.protocol.api import ApiKey
+from ottla.protocol.errors import ErrorCode
 from tests.differences.batches import Batch, Record, encoded
 from tests.differences.comparing import Difference, Tree, differing, normal
 from tests.differences.known import KNOWN, Accepted, PartedError
@@ -182,6 +183,43 @@ def test_what_is_known_hides_nothing_beside_it() -> None:
     assert not accepted.same(request, kafka, answer(named=0, offset=-1))
     assert kafka == answer(named=3, offset=-1)
     assert accepted.met.total() == 2
+
+
+def test_an_end_that_is_before_the_start_is_known_of_who_reads_what_is_committed() -> None:
+    accepted = Accepted(KNOWN)
+    seven, eight = (
+        {"topics": [{"name": "~a", "partition_index": 0, "error_code": 0, "offset": one}]}
+        for one in (7, 8)
+    )
+
+    def asked(isolation_level: int, timestamp: int) -> Request:
+        part = {"partition_index": 0, "timestamp": timestamp}
+        body = {
+            "isolation_level": isolation_level,
+            "topics": [{"name": "~a", "partitions": [part]}],
+        }
+        return Request(ApiKey.LIST_OFFSETS, 7, body)
+
+    assert accepted.same(asked(1, -1), seven, eight)
+    assert not accepted.same(asked(1, -1), eight, seven)
+    assert not accepted.same(asked(0, -1), seven, eight)
+    assert not accepted.same(asked(1, -2), seven, eight)
+
+
+def test_the_group_of_a_refused_commit_is_known_of_who_names_a_generation() -> None:
+    accepted = Accepted(KNOWN)
+    unknown, illegal = (
+        {"topics": [{"name": "~a", "partition_index": 0, "error_code": int(one)}]}
+        for one in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
+    )
+
+    def commit(generation_id: int) -> Request:
+        body = {"transactional_id": "~t", "generation_id": generation_id}
+        return Request(ApiKey.TXN_OFFSET_COMMIT, 5, body)
+
+    assert accepted.same(commit(3), unknown, illegal)
+    assert not accepted.same(commit(3), illegal, unknown)
+    assert not accepted.same(commit(-1), unknown, illegal)
 
 
 def test_every_known_difference_says_why_and_of_which_api() -> None:
