@@ -119,6 +119,11 @@ REFUSED = [
         "Null value not supported for topic configs: retention.ms",
     ),
     (
+        Topic("x", 1, 1, configs=[Setting("retention.ms", None), Setting("retention.ms", "1")]),
+        40,
+        "Null value not supported for topic configs: retention.ms",
+    ),
+    (
         Topic("x", -1, 1, [Assignment(0, [1])]),
         42,
         "A manual partition assignment was specified, but replication factor was not set to -1.",

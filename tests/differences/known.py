@@ -295,7 +295,7 @@ def _nameless_transaction(request: Request, kafka: Tree, ottla: Tree) -> None:
     if request.body["transactional_id"]:
         return
     for theirs, ours in zip(kafka["topics"], ottla["topics"], strict=False):
-        if (theirs["error_code"], ours["error_code"]) == (0, ErrorCode.INVALID_REQUEST):
+        if theirs["error_code"] != ours["error_code"] == ErrorCode.INVALID_REQUEST:
             theirs |= ours
 
 
@@ -436,8 +436,8 @@ KNOWN: tuple[Known, ...] = (
         parts=True,
     ),
     Known(
-        "Offsets in a transaction without a name are refused; Kafka takes them where its producer "
-        "has committed some in this transaction by its name",
+        "Offsets in a transaction without a name are refused; Kafka looks at their producer, and "
+        "takes them where it has committed some in this transaction by its name",
         frozenset((ApiKey.TXN_OFFSET_COMMIT,)),
         _nameless_transaction,
         parts=True,

@@ -236,7 +236,8 @@ class _Settings:
         asked = tuple((setting.name, setting.value) for setting in topic.configs)
         known = self._checked.get(asked)
         if known is None:
-            values = dict(asked)
+            # Of a setting that is named twice the last counts, but none is to be null.
+            values = dict(asked) | {name: None for name, value in asked if value is None}
             try:
                 check_topic_overrides(values, self._describer.defaults)
             except ConfigError as error:
