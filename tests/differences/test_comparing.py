@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.handlers.offsets import EARLIEST, LATEST
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode
 from tests.differences.batches import Batch, Record, encoded
@@ -200,10 +201,10 @@ def test_an_end_that_is_before_the_start_is_known_of_who_reads_what_is_committed
         }
         return Request(ApiKey.LIST_OFFSETS, 7, body)
 
-    assert accepted.same(asked(1, -1), seven, eight)
-    assert not accepted.same(asked(1, -1), eight, seven)
-    assert not accepted.same(asked(0, -1), seven, eight)
-    assert not accepted.same(asked(1, -2), seven, eight)
+    assert accepted.same(asked(1, LATEST), seven, eight)
+    assert not accepted.same(asked(1, LATEST), eight, seven)
+    assert not accepted.same(asked(0, LATEST), seven, eight)
+    assert not accepted.same(asked(1, EARLIEST), seven, eight)
 
 
 def test_the_group_of_a_refused_commit_is_known_of_who_names_a_generation() -> None:

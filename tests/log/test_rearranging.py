@@ -66,7 +66,7 @@ def test_partitions_made_together_survive_a_crash_at_any_call() -> None:
 
 
 def test_their_names_are_written_synced_and_renamed_together() -> None:
-    """A file system with a journal writes it once for all that comes before a sync."""
+    """What a journal has of them can be written together: all that comes before a sync."""
     kit = Kit()
     manager, work = planned(kit, TOGETHER_MAX + 3)
     seen: list[str] = []

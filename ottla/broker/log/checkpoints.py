@@ -77,8 +77,8 @@ def write_anew(disk: Disk, path: str, data: Buffer) -> None:
 def write_all_anew(disk: Disk, contents: Mapping[str, Buffer]) -> None:
     """As `write_anew` of each path, for files that are of use only together.
 
-    Each is written before the first is synced, and synced before the first is renamed: a file
-    system with a journal writes that a few times then, and not for each file.
+    Each is written before the first is synced, and synced before the first is renamed: what a file
+    system's journal has of them is then written together, and not for each file.
     """
     files: list[File] = []
     try:

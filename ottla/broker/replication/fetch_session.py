@@ -87,16 +87,9 @@ def wanted_by(request: FetchRequest) -> list[Wanted]:
         for topic in request.topics
         for partition in topic.partitions
     ]
-    if len(wanted) < 2 or _names_each_once(request):
+    if len(wanted) < 2:
         return wanted
     return list({(one.topic, one.topic_id, one.request.partition): one for one in wanted}.values())
-
-
-def _names_each_once(request: FetchRequest) -> bool:
-    topics = request.topics
-    return len({(one.topic, one.topic_id) for one in topics}) == len(topics) and all(
-        len({part.partition for part in one.partitions}) == len(one.partitions) for one in topics
-    )
 
 
 class FetchSessions:
