@@ -46,6 +46,7 @@ from tests.bench.start import START
 from tests.bench.tailing import TAILING
 from tests.bench.times import TIMES
 from tests.bench.volume import BULK, FAN_OUT, IDEMPOTENT, SMALL
+from tests.bench.wired import WIRED
 from tests.bench.workload import Work
 from tests.peers import jars
 from tests.peers.raw import AnsweredError
@@ -65,6 +66,7 @@ WORKS = (
     FAN_OUT,
     COLD,
     SILENT,
+    WIRED,
     START,
     LOADING,
     MANY,

@@ -70,6 +70,18 @@ def batch(
     return head + content
 
 
+def request(key: int, version: int, correlation_id: int, body: bytes) -> bytes:
+    """A whole frame, its size before it."""
+    header = struct.pack(">hhi", key, version, correlation_id) + _text("raw")
+    return struct.pack(">i", len(header) + len(body)) + header + body
+
+
+def produce_body(topic: str, partition: int, records: bytes, *, acks: int = -1) -> bytes:
+    """A Produce of one partition."""
+    body = _text(None) + struct.pack(">hii", acks, 30_000, 1) + _text(topic)
+    return body + struct.pack(">iii", 1, partition, len(records)) + records
+
+
 @dataclass(frozen=True, slots=True)
 class Produced:
     """The answer to one Produce request of one partition."""
@@ -102,8 +114,7 @@ class Connection:
     def _send(self, key: int, version: int, body: bytes) -> int:
         correlation_id = self._next_id
         self._next_id += 1
-        header = struct.pack(">hhi", key, version, correlation_id) + _text("raw")
-        self._socket.sendall(struct.pack(">i", len(header) + len(body)) + header + body)
+        self._socket.sendall(request(key, version, correlation_id, body))
         return correlation_id
 
     def _read(self, size: int) -> bytearray:
@@ -129,9 +140,7 @@ class Connection:
 
     def send_produce(self, topic: str, partition: int, records: bytes, *, acks: int = -1) -> int:
         """Sends a request; its answer is read with `receive_produced`."""
-        body = _text(None) + struct.pack(">hii", acks, 30_000, 1) + _text(topic)
-        body += struct.pack(">iii", 1, partition, len(records)) + records
-        return self._send(PRODUCE, 7, body)
+        return self._send(PRODUCE, 7, produce_body(topic, partition, records, acks=acks))
 
     def receive_produced(self) -> Produced:
         correlation_id, body = self.receive()
