@@ -465,15 +465,19 @@ class _Data:
             part.pop("last_fetched_epoch", None)
             part["fetch_offset"] = Offset(topic, partition, "end", chance.one(0, 0, 0, 0, -1, 1))
             part["partition_max_bytes"] = max(part["partition_max_bytes"], 1)
-        # Kafka answers one that waits for more when the segment is rolled.
+        # Kafka answers one that waits for more when the segment is rolled, which a transaction
+        # and a marker do: their times are of now, those of the batches before them of long ago.
         is_plain = not self.sizes_vary and not self.kinds[topic].rolls
         sizes = (1, 1, 1, 60, 100, 150, 200, 300, 500, 1_000) if is_plain else (1,)
         # Wait longer than everything that follows takes, even on a slow machine.
-        body |= {"max_wait_ms": 5 * PARKED_MS, "min_bytes": chance.of(sizes), "isolation_level": 0}
+        size = chance.of(sizes)
+        body |= {"max_wait_ms": 5 * PARKED_MS, "min_bytes": size, "isolation_level": 0}
         self.waits += 1
         who = f"waiting {self.waits}"
         steps: list[Step] = [(Request(ApiKey.FETCH, version, body, who=who),)]
-        waking = {"produce": 65, "delete_records": 10, "transaction": 15, "marker": 10}
+        waking = {"produce": 65, "delete_records": 10}
+        if size == 1:
+            waking |= {"transaction": 15, "marker": 10}
         for _ in range(chance.one(1, 1, 2, 3)):
             steps += getattr(self, f"_{chance.weighed(waking)}")()
         return [*steps, HangUp(who)]
