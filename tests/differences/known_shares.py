@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.protocol.api import ApiKey
+from ottla.protocol.errors import ErrorCode
 from tests.differences.known import Known, share_parts, without
-from tests.differences.requests import Request
+from tests.differences.requests import Acknowledged, Request
 
 Tree = Any
 SOON = ("member_epoch", "group_epoch", "assignment_epoch", "assignment")
@@ -31,6 +32,21 @@ def _given_back(request: Request, kafka: Tree, ottla: Tree) -> None:
             theirs |= ours
 
 
+def _refused_behind_what_was_given(request: Request, kafka: Tree, ottla: Tree) -> None:
+    field = "error_code" if request.api is ApiKey.SHARE_ACKNOWLEDGE else "acknowledge_error_code"
+    behind = {
+        part["partition_index"]
+        for topic in request.body["topics"]
+        for part in topic["partitions"]
+        if isinstance(given := part.get("acknowledgement_batches"), Acknowledged)
+        and given.odd == "behind"
+    }
+    codes = ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_REQUEST
+    for theirs, ours in zip(kafka["responses"], ottla["responses"], strict=False):
+        if theirs["partition_index"] in behind and (theirs[field], ours[field]) == codes:
+            theirs[field] = ours[field]
+
+
 SHARES: tuple[Known, ...] = (
     Known(
         "A member of a share group has its partitions with its first heartbeat, in Kafka with a "
@@ -50,5 +66,11 @@ SHARES: tuple[Known, ...] = (
         frozenset((ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,)),
         _given_back,
         parts=True,
+    ),
+    Known(
+        "An acknowledgement behind what was given out is INVALID_REQUEST, in Kafka "
+        "INVALID_RECORD_STATE where a limit of records has cut the batch, which it keeps whole",
+        frozenset((ApiKey.SHARE_ACKNOWLEDGE, ApiKey.SHARE_FETCH)),
+        _refused_behind_what_was_given,
     ),
 )

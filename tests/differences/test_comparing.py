@@ -12,9 +12,10 @@ from ottla.protocol.errors import ErrorCode
 from tests.differences.batches import Batch, Record, encoded
 from tests.differences.comparing import Difference, Tree, differing, normal
 from tests.differences.known import KNOWN, Accepted, PartedError
+from tests.differences.known_shares import SHARES
 from tests.differences.known_upgrades import MEMBERS, UPGRADES
 from tests.differences.meanings import Meanings
-from tests.differences.requests import Request
+from tests.differences.requests import Acknowledged, Request
 
 PREFIX, BEGAN_MS, PORT = "d000001x", 1_700_000_000_000, 9_092
 
@@ -223,8 +224,27 @@ def test_the_group_of_a_refused_commit_is_known_of_who_names_a_generation() -> N
     assert not accepted.same(commit(-1), unknown, illegal)
 
 
+def test_the_refusal_of_an_acknowledgement_is_known_behind_what_was_given() -> None:
+    accepted = Accepted(SHARES)
+    state, invalid = (
+        {"responses": [{"partition_index": 0, "error_code": int(one)}]}
+        for one in (ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_REQUEST)
+    )
+
+    def acknowledge(odd: str, partition: int = 0) -> Request:
+        given = Acknowledged("m", partition, (1,), True, odd)
+        part = {"partition_index": partition, "acknowledgement_batches": given}
+        body = {"topics": [{"topic_id": "a", "partitions": [part]}]}
+        return Request(ApiKey.SHARE_ACKNOWLEDGE, 2, body)
+
+    assert accepted.same(acknowledge("behind"), state, invalid)
+    assert not accepted.same(acknowledge("behind"), invalid, state)
+    assert not accepted.same(acknowledge("behind", 1), state, invalid)
+    assert not accepted.same(acknowledge("below"), state, invalid)
+
+
 def test_every_known_difference_says_why_and_of_which_api() -> None:
-    known = KNOWN + UPGRADES
+    known = KNOWN + UPGRADES + SHARES
     reasons = [entry.reason for entry in known]
 
     assert len(set(reasons)) == len(reasons)
