@@ -80,8 +80,21 @@ def _group_that_is_gone(request: Request, kafka: Tree, ottla: Tree) -> None:
         ottla.clear()
 
 
+def _without_unlisted(one: Tree, other: Tree, state: str) -> None:
+    """Takes the groups in that state out of one answer which the other lacks."""
+    listed = {group["group_id"] for group in other["groups"]}
+    one["groups"] = [
+        group
+        for group in one["groups"]
+        if group["group_id"] in listed or group["group_state"] != state
+    ]
+
+
 def yet_to_rebalance(request: Request, kafka: Tree, ottla: Tree) -> None:
-    """Of groups in an answer, by whomever it was asked for."""
+    """Of groups in an answer, by whomever it was asked for; of those in one state by one broker."""
+    if request.body.get("states_filter"):
+        _without_unlisted(kafka, ottla, "Stable")
+        _without_unlisted(ottla, kafka, "PreparingRebalance")
     for theirs, ours in zip(kafka["groups"], ottla["groups"], strict=False):
         if (theirs["group_state"], ours["group_state"]) == ("Stable", "PreparingRebalance"):
             theirs.clear()

@@ -271,6 +271,14 @@ def test_nothing_is_compared_where_the_brokers_ways_have_parted() -> None:
     assert not accepted.same(heartbeat, {"error_code": 27}, {"error_code": 22})
     assert not accepted.same(heartbeat, {"error_code": 25}, {"error_code": 27})
 
+    stable: Tree = {"groups": [{"group_id": "~g", "group_state": "Stable"}]}
+    none: Tree = {"groups": []}
+    some = Request(ApiKey.LIST_GROUPS, 4, {"states_filter": ["Stable"]}, who=MEMBERS[0])
+    with pytest.raises(PartedError):
+        accepted.same(some, stable, none)
+    assert not accepted.same(some, none, stable)
+    assert not accepted.same(Request(ApiKey.LIST_GROUPS, 4, {}, who=MEMBERS[0]), stable, none)
+
     described = Request(ApiKey.DESCRIBE_GROUPS, 5, {}, who=MEMBERS[0])
     states = "Stable", "PreparingRebalance"
     settled, about_to = ({"groups": [{"group_state": one, "members": []}]} for one in states)
