@@ -20,7 +20,6 @@ from tests.peers import raw
 from tests.peers.servers import Server
 
 CONNECTIONS, PARTITIONS, EACH, SIZE = 64, 8, 1000, 200
-PRODUCE_VERSION = 7
 ANSWER_BYTES_MAX = 4096
 ERROR = struct.Struct(">h")
 
@@ -56,7 +55,7 @@ def _connect(server: Server, name: str, number: int, each: int) -> _Client:
     body = raw.produce_body(name, number % PARTITIONS, records)
     connection = socket.create_connection(("127.0.0.1", server.port), raw.ANSWER_SECONDS_MAX)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return _Client(connection, raw.request(raw.PRODUCE, PRODUCE_VERSION, number, body), each)
+    return _Client(connection, raw.request(raw.PRODUCE, raw.PRODUCE_VERSION, number, body), each)
 
 
 def _drive(clients: list[_Client], error_at: int) -> list[float]:

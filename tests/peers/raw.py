@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import crc32c
 
 PRODUCE, FETCH, INIT_PRODUCER_ID = 0, 1, 22
+PRODUCE_VERSION = 7
 ANSWER_SECONDS_MAX = 60.0
 READ_BYTES = 64 * 1024
 """Read at once: nobody else has the processor while the kernel copies, and megabytes are copied in
@@ -140,7 +141,9 @@ class Connection:
 
     def send_produce(self, topic: str, partition: int, records: bytes, *, acks: int = -1) -> int:
         """Sends a request; its answer is read with `receive_produced`."""
-        return self._send(PRODUCE, 7, produce_body(topic, partition, records, acks=acks))
+        return self._send(
+            PRODUCE, PRODUCE_VERSION, produce_body(topic, partition, records, acks=acks)
+        )
 
     def receive_produced(self) -> Produced:
         correlation_id, body = self.receive()
