@@ -157,7 +157,7 @@ class BrokerConfig(ConsumerGroupConfig, ShareGroupConfig, TransactionConfig):
         104_857_600, "Largest request; a longer one closes the connection.", at_least=1
     )
     socket_listen_backlog_size: Int = key(
-        50, "Connections that may wait to be accepted.", at_least=1
+        50, "Connections that may wait to be accepted; 1,024 may in any case.", at_least=1
     )
     max_connections: Int = key(
         INT_MAX,

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 
 import pytest
 import uvloop
@@ -20,6 +21,7 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
 }
 ANY_PORT = Listener("PLAINTEXT", "127.0.0.1", 0)
 BACKLOG = 5
+CROWD = 120
 
 
 def run(loop: str, scenario: Callable[[], Awaitable[None]]) -> None:
@@ -163,3 +165,21 @@ def test_a_system_that_refuses_the_choice_is_served_all_the_same(
         await serve_one(listening, bound.port)
 
     run("uvloop", scenario)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_who_comes_in_a_crowd_waits_until_the_loop_has_time(loop: str) -> None:
+    async def scenario() -> None:
+        listening = Listening()
+        (bound,) = await listening.bind([ANY_PORT])
+        await listening.serve(protocol, backlog=BACKLOG)
+        try:
+            with ExitStack() as stack:
+                for _ in range(CROWD):  # the loop has no turn meanwhile
+                    client = socket.create_connection((bound.host, bound.port), timeout=0.5)
+                    stack.callback(client.close)
+        finally:
+            listening.close()
+            await listening.wait_closed()
+
+    run(loop, scenario)

@@ -23,6 +23,11 @@ from ottla.config.types import Listener
 
 LOOPBACK_CONGESTION = b"reno"
 """Every kernel has it, and every process may choose it."""
+BACKLOG_MIN = 1024
+"""Connections that the system keeps for us at least, until the loop takes them in: it has other
+things to do, and one takes 0.1 ms. Kafka has a thread for that, and 50 by default. Who finds no
+room tries again a second later, all at once with the others, and then after two, four, eight: of
+500 clients that came together the last was served after 51 s."""
 NO_IPV6 = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
@@ -54,9 +59,11 @@ class Listening:
         self, new_connection: Callable[[str], asyncio.BaseProtocol], *, backlog: int
     ) -> None:
         """Begins to accept; `new_connection(listener name)` makes the protocol of a connection.
+        As many as `backlog` may wait for that, and no fewer than BACKLOG_MIN.
 
         Raises OSError as `bind` does: of two that have bound one port, who listens first has it.
         """
+        backlog = max(backlog, BACKLOG_MIN)
         for _, sock in self._sockets:
             try:
                 sock.listen(backlog)
