@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from tests.bench import load
 from tests.bench.load import PAGE_CACHE, QUIET, Spent
 from tests.bench.workload import Figures, Limit, Work, at_least, at_most
-from tests.peers import topics
+from tests.peers import raw, topics
 from tests.peers.servers import Server
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -43,8 +43,7 @@ def text(value: str) -> bytes:
 
 
 def frame(key: int, version: int, body: bytes) -> bytes:
-    header = struct.pack(">hhi", key, version, 1) + text("bench")
-    return struct.pack(">i", len(header) + len(body)) + header + body
+    return raw.request(key, version, 1, body)
 
 
 def commit_frame(group: str, topic: str) -> bytes:

@@ -27,7 +27,7 @@ BACKLOG_MIN = 1024
 """Connections that the system keeps for us at least, until the loop takes them in: it has other
 things to do, and one takes 0.1 ms. Kafka has a thread for that, and 50 by default. Who finds no
 room tries again a second later, all at once with the others, and then after two, four, eight: of
-500 clients that came together the last was served after 51 s."""
+500 clients that came together the last was once served after 51 s."""
 NO_IPV6 = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
