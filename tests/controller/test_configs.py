@@ -18,6 +18,7 @@ from ottla.protocol.messages.metadata_records import (
     TopicRecord,
 )
 from ottla.protocol.schema import Message
+from ottla.protocol.wire import STRING_SIZE_MAX
 from tests.controller.clusters import applied, cluster, config
 
 Resource = IncrementalAlterConfigsRequest.AlterConfigsResource
@@ -113,6 +114,20 @@ def test_nothing_is_added_to_a_list_that_may_have_empty_parts() -> None:
     assert outcomes == [(0, None)]
 
 
+@pytest.mark.parametrize(("added", "code"), [("2:1", 0), ("22:1", 40)])
+def test_a_list_grows_to_as_much_as_a_string_holds(added: str, code: int) -> None:
+    """Each request holds less, and what no record holds cannot be written."""
+    key = "leader.replication.throttled.replicas"
+    image = applied(
+        [ConfigRecord(TOPIC, "orders", key, "1:".ljust(STRING_SIZE_MAX - 4, "1"))], IMAGE
+    )
+
+    records, [outcome] = alter(Resource(TOPIC, "orders", [Item(key, APPEND, added)]), image=image)
+
+    assert outcome[0] == code
+    assert bool(records) == (code == 0)
+
+
 REFUSED = [
     (Resource(TOPIC, "orders", [Item("nope", SET, "1")]), 40, "Unknown topic config name: nope"),
     (Resource(TOPIC, "orders", [Item("retention.ms", SET, "x")]), 40, "retention.ms"),
@@ -123,6 +138,8 @@ REFUSED = [
     ),
     (Resource(TOPIC, "other", [Item("flush.ms", SET, "1")]), 3, "The topic 'other' does not exist"),
     (Resource(TOPIC, "a b", [Item("flush.ms", SET, "1")]), 17, "Topic name is invalid"),
+    (Resource(TOPIC, "a b", [Item("flush.ms", APPEND, "1")]), 40, "its type is not LIST."),
+    (Resource(CLIENT_METRICS, "", [Item("metrics", APPEND, "*")]), 40, "its type is not LIST."),
     (Resource(TOPIC, "", []), 42, "Default topic resources are not allowed."),
     (
         Resource(TOPIC, "orders", [Item("flush.ms", SET, "1"), Item("flush.ms", SET, "2")]),

@@ -39,8 +39,11 @@ from ottla.protocol.messages.configs import (
 )
 from ottla.protocol.messages.metadata_records import ClearElrRecord, ConfigRecord
 from ottla.protocol.schema import Message
+from ottla.protocol.wire import STRING_SIZE_MAX
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
+NAMED_LAST = (TOPIC_RESOURCE, GROUP_RESOURCE, CLIENT_METRICS_RESOURCE)
+"""Kafka looks at such a resource's name when it has found out what its settings will be."""
 
 Settings = dict[str, str]
 Incremental = IncrementalAlterConfigsRequest.AlterConfigsResource
@@ -136,7 +139,8 @@ class _Change:
             (one for one in resource.configs if one.config_operation != Operation.DELETE),
         )
         kind, name = resource.resource_type, resource.resource_name
-        self._check_resource(kind, name)
+        if kind not in NAMED_LAST:
+            self._check_resource(kind, name)
         settings = dict(self._image.configs.get(kind, name))
         for item in resource.configs:
             if item.config_operation == Operation.DELETE:
@@ -148,7 +152,7 @@ class _Change:
             elif item.config_operation in (Operation.APPEND, Operation.SUBTRACT):
                 operation = Operation(item.config_operation)
                 parts = self._parts(kind, item.name, operation, settings)
-                settings[item.name] = _combined(parts, operation, item.value)
+                settings[item.name] = _combined(item.name, parts, operation, item.value)
             else:
                 raise _invalid(f"Unknown operation type {item.config_operation}")
         return settings
@@ -282,13 +286,17 @@ def _check_form(
         raise _invalid(f"Null value not supported for : {','.join(null)}")
 
 
-def _combined(parts: list[str], operation: Operation, value: str) -> str:
+def _combined(key: str, parts: list[str], operation: Operation, value: str) -> str:
     given = value.split(",")
     # Nothing stands behind the last comma, as in Kafka; a value of nothing is one element.
     while value and given and not given[-1]:
         given.pop()
     if operation is Operation.APPEND:
-        return ",".join(dict.fromkeys([*parts, *given]))
+        combined = ",".join(dict.fromkeys([*parts, *given]))
+        if len(combined.encode()) > STRING_SIZE_MAX:
+            reason = f"With that, {key} would have more than {STRING_SIZE_MAX} bytes."
+            raise KafkaError(ErrorCode.INVALID_CONFIG, reason)
+        return combined
     taken_out = frozenset(given)
     return ",".join(part for part in parts if part not in taken_out)
 
