@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from multiprocessing import get_context
 from pathlib import Path
@@ -20,6 +20,7 @@ from tests.peers.silent import ASKED_BYTES, silent_clients
 
 COLD_BYTES = 2_000_000_000
 QUIET_REQUESTS = 2000
+FIRST_REQUESTS = 40
 WINDOWS = 5
 WINDOWS_MAX = 15
 STOLEN_MAX = 0.003
@@ -60,16 +61,23 @@ def _first_in_line() -> Iterator[None]:
         os.sched_setscheduler(0, *before)
 
 
-def paced(port: int, name: str, *, more: list[bool], least: int) -> list[float]:
+def paced(
+    port: int, name: str, *, more: list[bool], least: int, begin: Callable[[], None] | None = None
+) -> list[float]:
     """Seconds of paced one-record requests, for as long as `more` has an element, sorted.
 
     The client shares its processors with the broker and its neighbours, and would wait for them,
     too: so it goes first, and when it wakes late by itself, all later requests are due later. What
-    waits behind a stall of the broker counts from when it was due.
+    waits behind a stall of the broker counts from when it was due. `begin` is called when the
+    connection is in use: its own beginning is nothing that neighbours cost.
     """
     connection = Connection(port)
     latencies: list[float] = []
     with _first_in_line():
+        for _ in range(FIRST_REQUESTS):
+            _produce(connection, name)
+        if begin is not None:
+            begin()
         answered = started = time.perf_counter()
         while more or len(latencies) < least:
             due = started + len(latencies) / REQUESTS_PER_SECOND
@@ -78,14 +86,18 @@ def paced(port: int, name: str, *, more: list[bool], least: int) -> list[float]:
             if answered <= due:
                 began = time.perf_counter()
                 started += began - due
-            records = batch([b"x" * 200], timestamp=time.time_ns() // 1_000_000)
-            connection.send_produce(name, 0, records)
-            answer = connection.receive_produced()
-            assert answer.error == 0, f"Produce was answered with error {answer.error}"
+            _produce(connection, name)
             answered = time.perf_counter()
             latencies.append(answered - began)
     connection.close()
     return sorted(latencies)
+
+
+def _produce(connection: Connection, name: str) -> None:
+    records = batch([b"x" * 200], timestamp=time.time_ns() // 1_000_000)
+    connection.send_produce(name, 0, records)
+    answer = connection.receive_produced()
+    assert answer.error == 0, f"Produce was answered with error {answer.error}"
 
 
 def _read_all(port: int, name: str, end: int) -> float:
@@ -106,11 +118,15 @@ def _read_beside(
     reader: Executor, server: Server, name: str, quiet: str, count: int
 ) -> tuple[list[float], float]:
     """Seconds of paced requests while the other topic is read once, and those of the reading."""
-    reading = reader.submit(_read_all, server.port, name, count)
     more = [True]
-    reading.add_done_callback(lambda _done: more.clear())
-    latencies = paced(server.port, quiet, more=more, least=100)
-    return latencies, reading.result()
+    reading: list[Future[float]] = []
+
+    def begin() -> None:
+        reading.append(reader.submit(_read_all, server.port, name, count))
+        reading[0].add_done_callback(lambda _done: more.clear())
+
+    latencies = paced(server.port, quiet, more=more, least=100, begin=begin)
+    return latencies, reading[0].result()
 
 
 def _cold(server: Server, scale: float) -> Figures:
