@@ -47,6 +47,7 @@ from ottla.broker.jobs import schedule_jobs
 from ottla.broker.log.log import Log
 from ottla.broker.log.manager import LogManager
 from ottla.broker.log.unreadable import UnreadableRanges
+from ottla.broker.lookups import Lookups
 from ottla.broker.measures import Measures
 from ottla.broker.metadata.delta import Delta
 from ottla.broker.metadata.image import (
@@ -75,7 +76,6 @@ from ottla.broker.replication.replicas import Replicas
 from ottla.broker.scheduler import Scheduler
 from ottla.broker.share.partitions import SharePartitions
 from ottla.broker.telemetry.http import Pages, TelemetryServer, not_served
-from ottla.broker.time_lookups import TimeLookups
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import effective_log_config
 from ottla.config.types import ConfigError, Listener, LogConfig
@@ -290,7 +290,7 @@ class Broker:
         share_state = self._make_share_state(groups)
         producer_ids = ProducerIds()
         transactions = self._make_transactions(groups, producer_ids)
-        time_lookups = TimeLookups(partial(self._loop.run_in_executor, self._workers))
+        lookups = Lookups(partial(self._loop.run_in_executor, self._workers))
         return Rooms(
             config=self._static,
             clock=self._clock,
@@ -316,7 +316,7 @@ class Broker:
                 coordinator=share_state,
                 config=lambda: self.rooms.config,
                 image=lambda: self.quorum.image,
-                time_lookups=time_lookups,
+                lookups=lookups,
                 spawn=self._spawn,
             ),
             coordinator_topics=CoordinatorTopics(),
@@ -328,7 +328,7 @@ class Broker:
             unreadable=UnreadableRanges(self._events),
             setting_history=SettingHistory(self._clock, self._events),
             partition_answers=PartitionAnswers(),
-            time_lookups=time_lookups,
+            lookups=lookups,
         )
 
     def _make_groups(self) -> GroupCoordinator:

@@ -35,6 +35,7 @@ from ottla.broker.handlers.topic_names import LogConfigs
 from ottla.broker.log.log import Log
 from ottla.broker.log.manager import LogManager
 from ottla.broker.log.unreadable import UnreadableRanges
+from ottla.broker.lookups import Lookups
 from ottla.broker.metadata.delta import Delta
 from ottla.broker.metadata.image import (
     ALL_BROKERS,
@@ -55,7 +56,6 @@ from ottla.broker.replication.moves import ReplicaMoves
 from ottla.broker.replication.publishing import Publisher
 from ottla.broker.replication.replicas import Replicas
 from ottla.broker.share.partitions import SharePartitions
-from ottla.broker.time_lookups import TimeLookups
 from ottla.config.broker import BrokerConfig, Layers
 from ottla.config.topic import effective_log_config
 from ottla.config.types import LogConfig
@@ -137,7 +137,7 @@ class House:
         groups, share_state = self._make_coordinators(replicas)
         producer_ids = ProducerIds()
         transactions = self._make_transactions(replicas, groups, producer_ids)
-        time_lookups = TimeLookups(self._in_worker, lambda: self.lookup_clock_s())
+        lookups = Lookups(self._in_worker, lambda: self.lookup_clock_s())
         self.rooms = Rooms(
             config=self._config,
             clock=self._clock,
@@ -155,13 +155,13 @@ class House:
             share_state=share_state,
             transactions=transactions,
             enlisting=Enlisting(transactions),
-            shares=self._make_shares(replicas, groups, share_state, time_lookups),
+            shares=self._make_shares(replicas, groups, share_state, lookups),
             coordinator_topics=CoordinatorTopics(),
             mutation_quotas=MutationQuotas(11_000),
             unreadable=UnreadableRanges(self.events),
             setting_history=SettingHistory(self._clock, self.events),
             partition_answers=PartitionAnswers(),
-            time_lookups=time_lookups,
+            lookups=lookups,
         )
         self.session = Session(self.rooms, LISTENER, "127.0.0.1", 9092, "127.0.0.1:50000")
         await quorum.start()
@@ -333,7 +333,7 @@ class House:
         replicas: Replicas,
         groups: GroupCoordinator,
         share_state: ShareCoordinator,
-        time_lookups: TimeLookups,
+        lookups: Lookups,
     ) -> SharePartitions:
         return SharePartitions(
             loop=asyncio.get_running_loop(),
@@ -343,7 +343,7 @@ class House:
             coordinator=share_state,
             config=lambda: self.rooms.config,
             image=lambda: self.rooms.image,
-            time_lookups=time_lookups,
+            lookups=lookups,
             spawn=self._spawn,
         )
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.log.log import Log
-from ottla.broker.time_lookups import WORKERS_MAX
+from ottla.broker.lookups import WORKERS_MAX
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.offsets import ListOffsetsRequest
 from ottla.protocol.messages.topics import DeleteTopicsRequest

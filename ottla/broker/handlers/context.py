@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ottla.broker.handlers.setting_history import SettingHistory
     from ottla.broker.log.manager import LogManager
     from ottla.broker.log.unreadable import UnreadableRanges
+    from ottla.broker.lookups import Lookups
     from ottla.broker.metadata.image import MetadataImage
     from ottla.broker.ports import Clock, Events, Rng
     from ottla.broker.quorum.driver import Quorum
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from ottla.broker.replication.moves import ReplicaMoves
     from ottla.broker.replication.replicas import Replicas
     from ottla.broker.share.partitions import SharePartitions
-    from ottla.broker.time_lookups import TimeLookups
     from ottla.config.broker import BrokerConfig
 
 
@@ -57,7 +57,7 @@ class Rooms:
     unreadable: UnreadableRanges
     setting_history: SettingHistory
     partition_answers: PartitionAnswers
-    time_lookups: TimeLookups
+    lookups: Lookups
 
     @property
     def coordinators(self) -> tuple[ShareCoordinator, GroupCoordinator, TransactionCoordinator]:

@@ -6,9 +6,12 @@ A fetch that finds less than `min_bytes` is parked at its partitions until one a
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable
+
 from ottla.broker.handlers.answers import Pending
 from ottla.broker.handlers.context import Session
-from ottla.broker.handlers.fetch_reading import FetchReading
+from ottla.broker.handlers.fetch_reading import FIRST_READS_AT_ONCE, FetchReading
 from ottla.broker.replication.deadlines import Deadlines
 from ottla.broker.replication.fetch_session import Resolved, wanted_by
 from ottla.protocol.errors import ErrorCode
@@ -40,6 +43,12 @@ def handle_fetch(
         return reading.refuse(refused)
     may_wait = request.max_wait_ms > 0 and bool(resolved.wanted)
     if not (may_wait and reading.is_at_the_end()):
+        # In a session that is under way partitions come and roll one by one.
+        if len(resolved.wanted) > FIRST_READS_AT_ONCE and not resolved.incremental:
+            first = reading.first_reads()
+            following = None if first is None else rooms.lookups.follow(first)
+            if following is not None:
+                return FetchBehindReads(reading, rooms.deadlines, request.max_wait_ms, following)
         response = reading.attempt()
         if reading.satisfied or not may_wait or reading.has_left_more():
             return reading.leaves(response)
@@ -106,3 +115,56 @@ class ParkedFetch(Pending):
         self._deadlines.cancel(self._deadline)
         for partition in self._partitions:
             partition.fetch_waiters.pop(self, None)
+
+
+class FetchBehindReads(ParkedFetch):
+    """A fetch of many partitions that nobody has read from before: others have the loop between
+    the first reads, however long the disk takes for all of them. It is answered, or waits like any
+    other, when they are done."""
+
+    __slots__ = ("_following", "_is_due")
+
+    def __init__(
+        self,
+        reading: FetchReading,
+        deadlines: Deadlines,
+        max_wait_ms: int,
+        following: Awaitable[None],
+    ) -> None:
+        super().__init__(reading, deadlines, max_wait_ms)
+        self._is_due = False
+        self._following: asyncio.Future[None] | None = asyncio.ensure_future(following)
+        self._following.add_done_callback(self._all_read)
+
+    def advanced(self) -> None:
+        if self._following is None:
+            super().advanced()
+
+    def interrupted(self) -> None:
+        self._end_of_wait()
+
+    def expired(self) -> None:
+        self._end_of_wait()
+
+    def hurry(self) -> None:
+        self._end_of_wait()
+
+    def on_abandoned(self) -> None:
+        super().on_abandoned()
+        if self._following is not None:
+            self._following.cancel()
+
+    # inside
+
+    def _end_of_wait(self) -> None:
+        if self._following is None:
+            self.woken(self._answer_now)
+        else:
+            self._is_due = True
+
+    def _all_read(self, following: asyncio.Future[None]) -> None:
+        self._following = None
+        if following.cancelled() or self.abandoned:
+            return
+        following.result()  # what a partition cannot read is said by its own answer
+        self.woken(self._answer_now if self._is_due else self._look)

@@ -10,11 +10,14 @@ last segment is answered with that at once, as by Kafka's DelayedFetch.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from ottla.broker.handlers.context import Session
 from ottla.broker.handlers.endpoints import node_endpoints
 from ottla.broker.handlers.partitions import absence
 from ottla.broker.log.file_slice import FileSlice
 from ottla.broker.log.log import UPPER_HIGH_WATERMARK, UPPER_LAST_STABLE, Log
+from ottla.broker.log.time_search import Steps
 from ottla.broker.replication.fetch_session import Resolved, Wanted, key_of
 from ottla.broker.replication.replicas import Partition
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -25,6 +28,7 @@ TopicResponse = FetchResponse.FetchableTopicResponse
 
 UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 NO_RECORDS = b""
+FIRST_READS_AT_ONCE = 4
 ANY_AMOUNT = 1 << 62
 """More than a segment has: what a log says is available only of a fetch that is behind its last
 segment, or out of range. Such a fetch does not wait, whatever `partition_max_bytes` lets through.
@@ -88,6 +92,29 @@ class FetchReading:
                 return False
             self.partitions.append(partition)
         return True
+
+    def first_reads(self) -> Steps | None:
+        """What is to be done before an attempt, where it would be the first to read from many
+        partitions: after a start that is two reads of the disk for each."""
+        count = 0
+        self.partitions = []
+        for wanted in self._resolved.wanted:
+            partition = self._find(wanted)
+            if partition is not None:
+                self.partitions.append(partition)
+                count += not partition.log.is_read_from(wanted.request.fetch_offset)
+        return self._first_reads() if count > FIRST_READS_AT_ONCE else None
+
+    def _first_reads(self) -> Steps:
+        for wanted in self._resolved.wanted:
+            partition = self._find(wanted)
+            offset = wanted.request.fetch_offset
+            if partition is None or partition.log.is_read_from(offset):
+                continue
+            with suppress(KafkaError, OSError):  # the attempt will say so
+                partition.log.read(offset, max_bytes=0, upper=self._upper, at_least_one=True)
+            yield None
+        return None
 
     def attempt(self) -> FetchResponse:
         """Reads everything once. `satisfied` tells whether the answer may leave before the wait

@@ -97,7 +97,7 @@ def handle_list_offsets(
             response.topics.append(named)
     if timed is not None:
         steps = _look_up(session.rooms, request, version, timed)
-        following = session.rooms.time_lookups.follow(steps)
+        following = session.rooms.lookups.follow(steps)
         if following is not None:
             return _when_done(following, response)
     return response

@@ -158,6 +158,17 @@ class ReadableLog:
             return None
         return segment.slice(position, size)
 
+    def is_read_from(self, offset: int) -> bool:
+        """Whether a read from `offset` on finds its file open, or nothing to read. One that opens
+        files reads the index, and a batch's header, from the disk perhaps."""
+        if not self.log_start_offset <= offset < self.high_watermark:
+            return True
+        segments = self.segments
+        segment = segments.active
+        if offset < segment.base_offset:
+            segment = segments[segments.floor_index(offset)]
+        return segment.file is not None
+
     def bytes_available(self, offset: int, upper: int, limit: int) -> int:
         """How much a read would find, up to `limit`; `limit` where that takes a closer look."""
         if not self.log_start_offset <= offset <= self.log_end_offset:

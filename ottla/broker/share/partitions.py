@@ -19,6 +19,7 @@ from ottla.broker.coordinator.runtime import Spawn
 from ottla.broker.coordinator.share.coordinator import ShareCoordinator
 from ottla.broker.coordinator.share.state import SharePartitionKey
 from ottla.broker.log.time_search import Steps, TimedOffset
+from ottla.broker.lookups import Lookups
 from ottla.broker.metadata.delta import Delta
 from ottla.broker.metadata.image import GROUP_RESOURCE, MetadataImage
 from ottla.broker.ports import Clock
@@ -31,7 +32,6 @@ from ottla.broker.share.passing import Passing
 from ottla.broker.share.rules import LiveRules
 from ottla.broker.share.sessions import Place, ShareSession, ShareSessions
 from ottla.broker.share.store import ShareStore
-from ottla.broker.time_lookups import TimeLookups
 from ottla.config.broker import BrokerConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
 
@@ -52,7 +52,7 @@ class SharePartitions:
         coordinator: ShareCoordinator,
         config: Callable[[], BrokerConfig],
         image: Callable[[], MetadataImage],
-        time_lookups: TimeLookups,
+        lookups: Lookups,
         spawn: Spawn,
     ) -> None:
         self.loop = loop
@@ -63,7 +63,7 @@ class SharePartitions:
         self.passing = Passing(loop.call_soon)
         self._history = history
         self._replicas = replicas
-        self._time_lookups = time_lookups
+        self._lookups = lookups
         self._spawn = spawn
         self._config = config
         self._groups: dict[str, dict[Place, SharePartition]] = {}
@@ -131,7 +131,7 @@ class SharePartitions:
         async def look_up() -> None:
             nonlocal outcome
             try:
-                await self._time_lookups.queue(steps())
+                await self._lookups.queue(steps())
             except RuntimeError as error:  # no thread can be started, or the broker has stopped
                 outcome = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
             then(outcome)

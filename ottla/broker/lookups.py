@@ -1,10 +1,12 @@
-"""Look-ups by time beside everybody else's requests.
+"""Look-ups in many logs beside everybody else's requests.
 
 A request may ask thousands of partitions for a time, and each of them may have to decompress a
 batch of a megabyte that holds sixty, or to go through batches whose headers claim times that no
-record has. So such a request is steps (`log/time_search.py`): those that are short are done on the
-loop, for TURN_S at a time; a batch that is long or compressed is a worker's, one after another. Of
-all these requests together one has the loop in a turn, and WORKERS_MAX have a worker.
+record has; and a Fetch of hundreds of partitions may be the first to read from them since the
+start, which opens their indexes. So such a request is steps (`log/time_search.py`, and
+`handlers/fetch_reading.py`): those that are short are done on the loop, for TURN_S at a time; a
+batch that is long or compressed is a worker's, one after another. Of all these requests together
+one has the loop in a turn, and WORKERS_MAX have a worker.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ InWorker = Callable[[Callable[[], TimedOffset | None]], "Future[TimedOffset | No
 Outcome = TimedOffset | KafkaError | OSError | None
 
 
-class TimeLookups:
+class Lookups:
     """One for all connections of a broker; `in_worker` awaits what runs in a worker, `clock` gives
     seconds."""
 
