@@ -26,6 +26,7 @@ from ottla.broker.metadata.image import TOPIC_RESOURCE
 from ottla.broker.network.moderation import Moderation
 from ottla.broker.open_files import FEW_CONNECTIONS, WHAT_TO_DO
 from ottla.broker.ports import Events
+from ottla.broker.posix import widen_descriptor_table
 from ottla.broker.processors import LinuxProcessors
 from ottla.broker.quorum.raft import QuorumError
 from ottla.broker.telemetry.logs import open_log
@@ -142,6 +143,7 @@ async def _serve(loaded: Loaded) -> int:
     config = loaded.config
     events = open_log(config.ottla_log_level, config.ottla_log_format, is_ours=True)
     broker = Broker(config, events=events)
+    widen_descriptor_table()
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(partial(_callback_failed, broker, events))
     stop = asyncio.Event()

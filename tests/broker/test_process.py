@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -17,6 +18,7 @@ import pytest
 
 from ottla.broker.faults import EXIT_STATUS
 from ottla.broker.kernel_sends import KernelSends
+from ottla.broker.posix import DESCRIPTORS_AT_START
 from tests.peers import topics
 from tests.peers.raw import Connection, batch
 from tests.peers.servers import Ottla
@@ -98,6 +100,19 @@ def test_who_was_started_by_nohup_goes_on(tmp_path: Path) -> None:
         with closing(Connection(server.port)) as client:
             client.send_produce("t", 0, batch([b"v"], timestamp=0))
             assert client.receive_produced().error == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone tells the table's size")
+def test_it_waits_for_no_larger_table_of_descriptors(tmp_path: Path) -> None:
+    server = Ottla(tmp_path / "broker")
+    with ExitStack() as held:
+        held.callback(server.close)
+        server.start()
+        status = Path(f"/proc/{server.pid}/status").read_text(encoding="ascii")
+        (size,) = re.findall(r"^FDSize:\s+(\d+)$", status, re.MULTILINE)
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    assert int(size) >= min(DESCRIPTORS_AT_START, limit)
 
 
 def test_a_service_loads_nothing_that_it_may_never_use(
