@@ -10,12 +10,17 @@ BUILDS := $(VENV)/.builds
 # starts a broker by itself takes it from there; `make test` runs the sources as they are.
 BUILT := .built
 SERVED := $(BUILT)/.ready
-FROM_BUILT := PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)/$(BUILT):$(CURDIR)"
+# In place of the shell, which would not hand on the signal that ends make.
+FROM_BUILT := exec env PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)/$(BUILT):$(CURDIR)"
 SERVES := import sys; sys.version_info < (3, 11) and sys.exit("Ottla needs Python 3.11: make ... PYTHON=python3.11")
 # An environment keeps the Python that it was made of.
 ifneq ($(if $(filter file,$(origin PYTHON)),,$(wildcard $(BIN)/python)),)
 WHICH := -c 'import sys; print(sys.base_prefix, sys.version)'
-ifneq ($(shell $(PYTHON) $(WHICH)),$(shell $(BIN)/python $(WHICH)))
+ASKED := $(shell $(PYTHON) $(WHICH))
+ifeq ($(ASKED),)
+$(error $(PYTHON) does not run here)
+endif
+ifneq ($(ASKED),$(shell $(BIN)/python $(WHICH)))
 $(error $(VENV) was made of another Python than $(PYTHON): rm -r $(VENV) first)
 endif
 endif

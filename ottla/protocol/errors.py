@@ -154,6 +154,13 @@ class ErrorCode(IntEnum):
 MESSAGE_LENGTH_MAX = 8000
 
 
+def cut_message(message: str) -> str:
+    """What an answer says, cut to what it can carry."""
+    if len(message) <= MESSAGE_LENGTH_MAX:
+        return message
+    return f"{message[:MESSAGE_LENGTH_MAX]}..."
+
+
 class KafkaError(Exception):
     """A request, or a part of one, is refused with `code`; `message` is for the client's user.
 
@@ -163,8 +170,8 @@ class KafkaError(Exception):
     def __init__(
         self, code: ErrorCode, message: str | None = None, *, disk_error: OSError | None = None
     ) -> None:
-        if message is not None and len(message) > MESSAGE_LENGTH_MAX:
-            message = f"{message[:MESSAGE_LENGTH_MAX]}..."
+        if message is not None:
+            message = cut_message(message)
         super().__init__(code, message)
         self.code = code
         self.message = message

@@ -217,6 +217,18 @@ def test_a_state_is_cut_where_its_log_has_lost_records(log_end: int) -> None:
     assert len(lone.records) == count
 
 
+def test_more_settled_records_than_a_state_can_count_are_as_many_as_it_can() -> None:
+    """Nobody refuses a start far below the log's."""
+    lone = Lone()
+    lone.initialize(0)
+    lone.read(2)
+    lone.write((-(2**63), 29, 2, 1), start=-(2**63), complete=0, leader_epoch=2)
+    lone.read(3, log=Epochs(epoch_2=20, epoch_3=20))
+
+    assert lone.summarize().delivery_complete_count == 2**31 - 1
+    assert lone.replayed(lone.records).states == lone.shard.states
+
+
 def test_a_state_whose_start_is_lost_begins_where_its_log_ends() -> None:
     lone = Lone()
     lone.initialize(0)

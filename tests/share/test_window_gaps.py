@@ -6,7 +6,14 @@ import pytest
 
 from ottla.broker.coordinator.share.batches import StateBatch
 from ottla.broker.share.runs import RecordState
-from ottla.broker.share.window import Acquired, Found, Limits, Window, Wish
+from ottla.broker.share.window import (
+    DELIVERY_COUNT_MAX,
+    Acquired,
+    Found,
+    Limits,
+    Window,
+    Wish,
+)
 
 AVAILABLE, ACKNOWLEDGED = int(RecordState.AVAILABLE), int(RecordState.ACKNOWLEDGED)
 STATE = [
@@ -49,6 +56,14 @@ def test_a_gap_behind_an_aborted_batch_may_end_in_what_is_settled() -> None:
 
     assert taken == [Acquired(21, 25, 1)]
     assert window.start == 21
+
+
+def test_a_delivery_count_goes_no_higher_than_an_answer_holds() -> None:
+    window = Window(0, [StateBatch(0, 2, AVAILABLE, DELIVERY_COUNT_MAX)])
+
+    taken = window.acquire("m", [Found(0, 2)], Wish(100), Limits(), read_from=0, now_ms=0)
+
+    assert taken == [Acquired(0, 0, DELIVERY_COUNT_MAX)]
 
 
 @pytest.mark.parametrize("records", [1, 100])

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from ottla.broker.ports import Events
-from ottla.broker.telemetry.logs import open_log, quiet_logger
+from ottla.broker.telemetry.logs import FIELD_CHARS_MAX, open_log, quiet_logger
 
 
 class Terminal(io.StringIO):
@@ -43,6 +43,14 @@ def test_events_are_json_where_nobody_looks() -> None:
         "removed": [2],
         "path": "b'/d'",
     }
+
+
+def test_what_clients_made_long_is_cut() -> None:
+    stream = io.StringIO()
+    open_log(stream=stream).info("topic_auto_created", topic="t", client_id="c" * 32767)
+
+    (line,) = lines(stream)
+    assert line["client_id"] == "c" * FIELD_CHARS_MAX + "..."
 
 
 def test_events_are_plain_lines_in_a_terminal() -> None:

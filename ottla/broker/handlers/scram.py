@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ottla.broker.handlers.context import Session
-from ottla.protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode, cut_message
 from ottla.protocol.messages.scram import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
@@ -33,13 +33,13 @@ def handle_describe_user_scram_credentials(
         response.results.append(result)
         if asked[name] > 1:
             result.error_code = int(ErrorCode.DUPLICATE_RESOURCE)
-            result.error_message = (
+            result.error_message = cut_message(
                 "Cannot describe SCRAM credentials for the same user twice in a single request:"
                 f" {name}"
             )
         elif name not in known:
             result.error_code = int(ErrorCode.RESOURCE_NOT_FOUND)
-            result.error_message = (
+            result.error_message = cut_message(
                 f"Attempt to describe a user credential that does not exist: {name}"
             )
         else:

@@ -22,6 +22,7 @@ from ottla.protocol.messages.share_state import (
     ReadShareGroupStateResponse,
     WriteShareGroupStateRequest,
 )
+from ottla.protocol.wire import INT32_MAX
 
 RETRY_AFTER_S = 0.1
 RETRIES_MAX = 50
@@ -114,7 +115,7 @@ class ShareStore:
             state_epoch,
             leader_epoch,
             start_offset,
-            settled_count,
+            min(settled_count, INT32_MAX),
             [WriteShareGroupStateRequest.StateBatch(*batch) for batch in batches],
         )
         reply = _Reply(lambda _, error: then(error))

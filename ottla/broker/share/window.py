@@ -45,6 +45,8 @@ _READ = {
     int(RecordState.ARCHIVED): RecordState.ARCHIVED,
 }
 THROTTLE_MIN = 2
+DELIVERY_COUNT_MAX = 0x7FFF
+"""Of an answer and a state: whoever writes states may write just this."""
 
 
 class Limits(NamedTuple):
@@ -387,7 +389,7 @@ class Window:
         runs = self._line.cut(first, last)
         for run in runs:
             self._become(run, RecordState.ACQUIRED)
-            run.delivery_count += 1
+            run.delivery_count = min(run.delivery_count + 1, DELIVERY_COUNT_MAX)
             run.together_max = run.together_max // 2
             run.member_id = member_id
             run.lock_until_ms = lock_until_ms

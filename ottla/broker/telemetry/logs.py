@@ -13,7 +13,10 @@ from collections.abc import Mapping, MutableMapping
 from types import ModuleType
 from typing import Any, TextIO, cast
 
+from ottla.broker.telemetry.shown import shown
+
 _encode_json = json.JSONEncoder(default=repr).encode
+FIELD_CHARS_MAX = 2_000
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
@@ -92,7 +95,12 @@ class _Output:
     def write(self, level: str, event: str, fields: Mapping[str, Any]) -> None:
         if self._logger is None:
             self._logger = self._make_logger()
-        getattr(self._logger, level)(event, **fields)
+        # Ids and names are what clients made them, up to 32,767 bytes.
+        cut = {
+            name: shown(value, FIELD_CHARS_MAX) if isinstance(value, str) else value
+            for name, value in fields.items()
+        }
+        getattr(self._logger, level)(event, **cut)
 
     def msg(self, line: str) -> None:
         """Where structlog puts a finished line."""

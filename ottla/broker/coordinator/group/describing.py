@@ -9,7 +9,7 @@ from ottla.broker.coordinator.group.consumer import ConsumerGroup, ConsumerMembe
 from ottla.broker.coordinator.group.consumer_members import preferred_assignor
 from ottla.broker.coordinator.group.modern import NOTHING
 from ottla.broker.coordinator.group.topics import Topics
-from ottla.protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode, cut_message
 from ottla.protocol.messages.consumer_group import ConsumerGroupDescribeResponse
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def describe(shard: GroupShard, group_id: str) -> Described:
         return Described(
             group_id=group_id,
             error_code=int(ErrorCode.GROUP_ID_NOT_FOUND),
-            error_message=f"Group {group_id} {what}.",
+            error_message=cut_message(f"Group {group_id} {what}."),
         )
     return Described(
         group_id=group_id,

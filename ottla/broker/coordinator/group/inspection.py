@@ -9,7 +9,7 @@ from ottla.broker.coordinator.group.classic import ClassicGroup
 from ottla.broker.coordinator.group.consumer import ConsumerGroup
 from ottla.broker.coordinator.group.kinds import Group
 from ottla.broker.coordinator.group.states import State
-from ottla.protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode, cut_message
 from ottla.protocol.messages.groups import (
     DescribeGroupsResponse,
     ListGroupsRequest,
@@ -126,7 +126,7 @@ def describe(shard: GroupShard, group_id: str, version: int) -> Described:
         if version >= UNKNOWN_GROUP_SINCE_VERSION:
             what = "not found" if group is None else "is not a classic group"
             described.error_code = int(ErrorCode.GROUP_ID_NOT_FOUND)
-            described.error_message = f"Group {group_id} {what}."
+            described.error_message = cut_message(f"Group {group_id} {what}.")
         return described
     is_stable = group.state is State.STABLE
     protocol = group.protocol or ""

@@ -22,7 +22,7 @@ from ottla.broker.coordinator.group.share_members import (
     take_out,
 )
 from ottla.broker.coordinator.group.turn import Turn
-from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.errors import ErrorCode, KafkaError, cut_message
 from ottla.protocol.messages.share_group import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
@@ -90,7 +90,7 @@ def initialized(
     """The second part: these partitions have a state now, those of the topics in `failed` not."""
     group = turn.shard.groups.get(group_id)
     if not isinstance(group, ShareGroup) or member_id not in group.members:
-        said = f"Member {member_id} is not a member of group {group_id}."
+        said = cut_message(f"Member {member_id} is not a member of group {group_id}.")
         code = int(ErrorCode.UNKNOWN_MEMBER_ID)
         return ShareGroupHeartbeatResponse(error_code=code, error_message=said)
     note_initialized(turn, group, done)
@@ -156,8 +156,8 @@ def _find(turn: Turn, request: ShareGroupHeartbeatRequest) -> ShareGroup:
 def not_found(turn: Turn, group_id: str) -> str:
     """Why a group is no share group."""
     if turn.shard.groups.get(group_id) is None:
-        return f"Group {group_id} not found."
-    return f"Group {group_id} is not a share group."
+        return cut_message(f"Group {group_id} not found.")
+    return cut_message(f"Group {group_id} is not a share group.")
 
 
 def _registered(turn: Turn, group_id: str) -> ShareGroup:

@@ -15,7 +15,7 @@ from ottla.broker.coordinator.share.batches import (
     merged_into,
 )
 from ottla.protocol.messages.coordinator_records import ShareSnapshotValue, ShareUpdateValue
-from ottla.protocol.wire import uuid_text
+from ottla.protocol.wire import INT32_MAX, uuid_text
 
 NO_EPOCH = -1
 NO_COUNT = -1
@@ -130,13 +130,15 @@ class ShareState:
             for batch in self.batches
             if batch.first < end_offset
         ]
-        settled = (one for one in batches if one.state in (ACKNOWLEDGED, ARCHIVED))
+        settled = sum(
+            one.last - one.first + 1 for one in batches if one.state in (ACKNOWLEDGED, ARCHIVED)
+        )
         return ShareSnapshotValue(
             snapshot_epoch=self.snapshot_epoch + 1,
             state_epoch=self.state_epoch,
             leader_epoch=leader_epoch,
             start_offset=min(self.start_offset, end_offset),
-            delivery_complete_count=sum(one.last - one.first + 1 for one in settled),
+            delivery_complete_count=min(settled, INT32_MAX),
             create_timestamp=now_ms,
             write_timestamp=now_ms,
             state_batches=in_snapshot(batches),
