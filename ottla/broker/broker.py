@@ -122,6 +122,7 @@ class Broker:
         self.failed: asyncio.Future[BaseException] = self._loop.create_future()
         self.listeners: list[Listener] = []
         self.telemetry_port: int | None = None
+        self._taken_telemetry: str | None = None
         self.scheduler = Scheduler(self._job_failed)
         self.logs = self._make_logs()
         self.replicas = Replicas(
@@ -208,6 +209,12 @@ class Broker:
         schedule_jobs(self.scheduler, self.rooms, self.server)
         self.scheduler.every("unmade-partitions", UNMADE_INTERVAL_MS, self.lead_unmade)
         self.measures.start()
+        if self._taken_telemetry is not None:
+            self._events.warning(
+                "telemetry_not_served",
+                address=self._taken_telemetry,
+                reason="the port is in use; set ottla.telemetry.port to serve it elsewhere",
+            )
 
     async def stop(self) -> None:
         """Answers what can be answered, syncs, marks clean; raises what had ended the broker."""
@@ -502,12 +509,9 @@ class Broker:
         where = f"{config.ottla_telemetry_host}:{config.ottla_telemetry_port}"
         if error.errno != errno.EADDRINUSE or "ottla_telemetry_port" in config.model_fields_set:
             raise not_served(where, error) from error
-        # Another broker of this machine has it; nobody asked this one for just that port.
-        self._events.warning(
-            "telemetry_not_served",
-            address=where,
-            reason="the port is in use; set ottla.telemetry.port to serve it elsewhere",
-        )
+        # Another broker of this machine has it; nobody asked this one for just that port. It is
+        # told behind the start, which may have a worse thing to say.
+        self._taken_telemetry = where
 
     # the end
 

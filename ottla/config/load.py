@@ -25,6 +25,7 @@ _NOT_KEYS = re.compile(
     r"|SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_[0-9]+_(TCP|UDP)(_.*)?)?)"
 )
 _PATHS = frozenset({"log.dirs", "log.dir", "metadata.log.dir"})
+NAMED_MAX = 8
 _PLUGIN_PREFIXES = ("rsm.config.", "rlmm.config.")
 
 
@@ -67,7 +68,7 @@ class Loaded:
                 f" ({most}): no classic member can join a group"
             )
         if self.without_effect:
-            notes.append(f"accepted without effect: {', '.join(self.without_effect)}")
+            notes.append(f"accepted without effect: {_first_of(self.without_effect)}")
         if (factor := self.config.default_replication_factor) > 1:
             notes.append(
                 f"default.replication.factor={factor}: a single node has no place for the replicas,"
@@ -84,6 +85,13 @@ class Loaded:
         for listener in self.config.controller_listeners:
             notes.append(f"not opened: {listener}; a single node needs no controller listener")
         return notes
+
+
+def _first_of(keys: tuple[str, ...]) -> str:
+    """A line for eyes: who starts from all of `ottla config` sets 150 of them."""
+    named = ", ".join(keys[:NAMED_MAX])
+    more = len(keys) - NAMED_MAX
+    return named if more <= 0 else f"{named} and {more} more; `ottla config` marks them"
 
 
 @dataclass(slots=True, frozen=True)

@@ -10,7 +10,8 @@ Without `data_dir` the data lives in a temporary directory, made at the start, t
 broker. Settings are Kafka's: `Broker(config={"num.partitions": 3})`, with a list where Kafka's
 value is one: `{"log.cleanup.policy": ["compact", "delete"]}`; what they say of listeners and log
 dirs goes before `port` and `data_dir`. Several brokers run side by side. One that was stopped
-may start again: with its data if it has a directory of its own, else with none.
+may start again: within its `with` block at the same port and with its data, for a client that is
+to outlive that, and else with its data if it has a directory of its own.
 """
 
 from __future__ import annotations
@@ -67,6 +68,8 @@ class Broker:
         port: int = 0,
         config: Mapping[str, Setting] | None = None,
     ) -> None:
+        # From the start in a block to its end; so long the temporary directory stays, too.
+        self._kept_listeners: str | None = None
         self._data_dir = None if data_dir is None else _checked_path(data_dir)
         _check_port(port)
         self._settings: dict[str, Setting] = {
@@ -112,7 +115,7 @@ class Broker:
     async def start(self) -> None:
         if self._running is not None:
             raise RuntimeError(STARTED)
-        if self._is_temporary:
+        if self._is_temporary and self._data_dir not in _temporary:
             self._data_dir = tempfile.mkdtemp(prefix="ottla-")
             _temporary[self._data_dir] = os.getpid()
         try:
@@ -136,10 +139,25 @@ class Broker:
     def _loaded(self) -> BrokerConfig:
         has_none = self._names_dirs or self._data_dir is None
         where = {} if has_none else {"log.dirs": self._data_dir}
-        return load(overrides={**where, **self._settings}, environ={}).config
+        settings = {**where, **self._settings}
+        if self._kept_listeners is not None:
+            settings["listeners"] = self._kept_listeners
+        return load(overrides=settings, environ={}).config
+
+    def stay(self) -> None:
+        """It has started, and comes back where it is now until `leave`."""
+        self._kept_listeners = ",".join(map(str, self.running.listeners))
+
+    def leave(self) -> None:
+        """The next stop is the last, or the one before was."""
+        self._kept_listeners = None
+        if self._running is None:
+            self._end()
 
     def _end(self) -> None:
         self._running = None
+        if self._kept_listeners is not None:
+            return
         if self._is_temporary and self._data_dir is not None:
             _temporary.pop(self._data_dir, None)
             shutil.rmtree(self._data_dir, ignore_errors=True)
@@ -152,6 +170,7 @@ class Broker:
 
     async def __aenter__(self) -> Broker:
         await self.start()
+        self.stay()
         return self
 
     async def __aexit__(
@@ -160,6 +179,7 @@ class Broker:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self.leave()
         await self.stop()
 
 
@@ -249,6 +269,7 @@ class BrokerThread:
 
     def __enter__(self) -> BrokerThread:
         self.start()
+        self._broker.stay()
         return self
 
     def __exit__(
@@ -257,6 +278,7 @@ class BrokerThread:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._broker.leave()
         self.stop()
 
     def _end(self) -> None:

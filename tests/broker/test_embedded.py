@@ -103,6 +103,36 @@ def test_in_a_thread_it_starts_again_where_it_stopped(tmp_path: Path) -> None:
     assert topics[1] == set()
 
 
+def test_in_its_block_it_comes_back_where_it_was() -> None:
+    """For a client that is to outlive it; the block's end takes the directory away."""
+    with BrokerThread() as broker:
+        address, data_dir = broker.bootstrap_servers, broker.data_dir
+        _round_trip(address, "kept")
+        broker.stop()
+        broker.start()
+        assert (broker.bootstrap_servers, broker.data_dir) == (address, data_dir)
+        assert "kept" in _topics(broker)
+        broker.stop()
+        assert Path(data_dir).exists()
+
+    assert not Path(data_dir).exists()
+
+
+async def test_on_the_users_loop_it_comes_back_where_it_was_until_its_block_ends() -> None:
+    made = Broker()
+    async with made as broker:
+        address, data_dir = broker.bootstrap_servers, broker.data_dir
+        await broker.stop()
+        await broker.start()
+        assert (broker.bootstrap_servers, broker.data_dir) == (address, data_dir)
+
+    assert not Path(data_dir).exists()
+    await made.start()
+    assert made.data_dir != data_dir
+    await made.stop()
+    assert not Path(made.data_dir).exists()
+
+
 async def test_it_is_ready_in_milliseconds() -> None:
     async with Broker():
         pass  # what is imported on use is imported now

@@ -13,7 +13,7 @@ import pytest
 import ottla
 from ottla.__main__ import COMMANDS, EX_CONFIG, EX_USAGE, main
 from ottla.compiled import build
-from ottla.config.load import load
+from ottla.config.load import NAMED_MAX, load
 
 CaptureText = pytest.CaptureFixture[str]
 
@@ -37,6 +37,24 @@ def test_what_it_prints_is_a_server_properties_that_means_the_same(
     direct = load(overrides=given, environ={})
     assert printed.replace("\n", "").isprintable()
     assert loaded.config.model_dump() == direct.config.model_dump()
+
+
+def test_what_it_prints_starts_a_broker_without_a_wall_of_keys(
+    capsys: CaptureText, tmp_path: Path
+) -> None:
+    assert main(["config"]) == 0
+    (tmp_path / "printed").write_text(capsys.readouterr().out)
+
+    (note,) = load(tmp_path / "printed", environ={}).notes
+    assert note.count(",") == NAMED_MAX - 1
+    assert note.endswith("more; `ottla config` marks them")
+
+
+def test_an_internal_key_is_not_said_to_be_none(capsys: CaptureText) -> None:
+    assert main(["config", "log.initial.task"]) == 1
+    assert capsys.readouterr().err.endswith(
+        "1 of Kafka's internal settings fit log.initial.task: add --all.\n"
+    )
 
 
 def test_json_says_everything_about_a_key(capsys: CaptureText) -> None:

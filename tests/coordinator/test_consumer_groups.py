@@ -389,13 +389,13 @@ def test_each_thing_that_happens_is_told_with_its_reason() -> None:
 
     told = [(one.event, one.reason) for one in pair.lone.told if one.event != "group_assigned"]
     assert told == [
-        ("group_rebalances", "A joined"),
+        ("group_rebalances", "A joined (x, /127.0.0.1)"),
         (
             "group_member_fenced",
             "The consumer group member has a greater member epoch (9) than the one known by the"
             " group coordinator (2). The member must abandon all its partitions and rejoin.",
         ),
-        ("group_rebalances", "B joined"),
+        ("group_rebalances", "B joined (x, /127.0.0.1)"),
         ("group_member_left", "it is static, and says that it will be back"),
         ("group_static_member_replaced", "the instance joined anew"),
         ("group_rebalances", "its topics have changed"),

@@ -47,6 +47,15 @@ async def delete(
     return answer.error_code, answer.low_watermark
 
 
+async def test_who_deleted_records_is_told(stocked: House) -> None:
+    await delete(stocked, 2)
+    await delete(stocked, 2)
+
+    told = stocked.events.named("records_deleted")
+    assert [(one["topic"], one["starts"]) for one in told] == [("t", ["0: 0 to 2"])]
+    assert told[0]["address"] == stocked.session.peer
+
+
 @pytest.fixture
 async def stocked(house: House) -> House:
     """Topic t: offsets 0-4 at one second each, in batches of 2, 2 and 1."""

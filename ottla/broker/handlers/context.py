@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ottla.broker.telemetry.shown import shown
+
 if TYPE_CHECKING:
     from ottla.broker.controller.mutation_quotas import MutationQuotas
     from ottla.broker.coordinator.group.coordinator import GroupCoordinator
@@ -87,3 +89,8 @@ class Session:
     client_id: str | None = None
     on_closed: Callable[[Session], None] | None = None
     """Told when the connection is gone, if anything hangs on it."""
+
+    @property
+    def asker(self) -> dict[str, str | None]:
+        """Who asks, as events tell it."""
+        return {"client_id": shown(self.client_id), "address": self.peer}

@@ -17,6 +17,7 @@ from ottla.broker.log.log import Log
 from ottla.broker.log.time_search import Steps, TimedOffset
 from ottla.broker.replication.replicas import Partition
 from ottla.broker.replication.time_steps import steps_in
+from ottla.broker.telemetry.shown import shown
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.offsets import (
     DeleteRecordsRequest,
@@ -146,16 +147,24 @@ def handle_delete_records(
     response = DeleteRecordsResponse()
     for topic in request.topics:
         answers: list[DeleteAnswer] = []
+        moved: list[str] = []
         response.topics.append(DeleteRecordsResponse.DeleteRecordsTopicResult(topic.name, answers))
         for asked in topic.partitions:
             answer = DeleteAnswer(asked.partition_index, low_watermark=-1)
             answers.append(answer)
             try:
-                answer.low_watermark = _delete_records(
+                before, answer.low_watermark = _delete_records(
                     session.rooms, topic.name, asked.partition_index, asked.offset
                 )
             except KafkaError as error:
                 answer.error_code = int(error.code)
+                continue
+            if answer.low_watermark > before:
+                moved.append(f"{asked.partition_index}: {before} to {answer.low_watermark}")
+        if moved:
+            session.rooms.events.info(
+                "records_deleted", topic=topic.name, starts=shown(moved), **session.asker
+            )
     return response
 
 
@@ -241,7 +250,8 @@ def _fetchable_end(log: Log, request: ListOffsetsRequest) -> int:
     return log.high_watermark
 
 
-def _delete_records(rooms: Rooms, topic: str, index: int, offset: int) -> int:
+def _delete_records(rooms: Rooms, topic: str, index: int, offset: int) -> tuple[int, int]:
+    """The log start before and behind it."""
     log = led_partition(rooms, topic, index).log
     if topic in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
@@ -251,4 +261,4 @@ def _delete_records(rooms: Rooms, topic: str, index: int, offset: int) -> int:
         offset = log.high_watermark
     if not 0 <= offset <= log.high_watermark:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    return log.delete_records(offset)
+    return log.log_start_offset, log.delete_records(offset)

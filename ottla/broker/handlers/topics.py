@@ -104,11 +104,9 @@ async def handle_delete_topics(
         if not topic.error_code:
             lost = topic_commands.LOST_WITH.get(topic.name or "")
             if lost is None:
-                rooms.events.info("topic_deleted", topic=topic.name, **_asker(session))
+                rooms.events.info("topic_deleted", topic=topic.name, **session.asker)
             else:
-                rooms.events.warning(
-                    "topic_deleted", topic=topic.name, lost=lost, **_asker(session)
-                )
+                rooms.events.warning("topic_deleted", topic=topic.name, lost=lost, **session.asker)
     if request.timeout_ms <= 0:
         response.responses = [
             topic if topic.error_code else DeletedTopic(topic.name, topic.topic_id, TIMED_OUT)
@@ -153,7 +151,7 @@ async def handle_create_partitions(
                     "topic_grown",
                     topic=grown.name,
                     partitions=counts[grown.name],
-                    **_asker(session),
+                    **session.asker,
                 )
     if request.timeout_ms <= 0:
         response.results = [
@@ -183,11 +181,7 @@ async def _tell_created(
             fields["cautions"] = cautions
         events = session.rooms.events
         write = events.warning if cautions else events.info
-        write("topic_created", **fields, **_asker(session))
-
-
-def _asker(session: Session) -> dict[str, str | None]:
-    return {"client_id": shown(session.client_id), "address": session.peer}
+        write("topic_created", **fields, **session.asker)
 
 
 def _throttled(rooms: Rooms, response: Answer, taken: Mutations | None) -> Answer:

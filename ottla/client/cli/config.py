@@ -115,7 +115,8 @@ def command(
     known = list(_rows(loaded, everything))
     rows = [row for row in known if _matches(row.name, pattern)]
     if pattern is not None and not rows:
-        click.echo(f"ottla: {_nothing_fits(pattern, known)}", err=True)
+        internal = sum(_matches(row.name, pattern) for row in _rows(loaded, everything=True))
+        click.echo(f"ottla: {_nothing_fits(pattern, known, internal)}", err=True)
     if as_json:
         click.echo(json.dumps([asdict(row) for row in rows], indent=2))
     elif sys.stdout.isatty() and get_terminal_size().columns >= TABLE_COLUMNS_MIN:
@@ -193,8 +194,11 @@ def _matches(name: str, pattern: str | None) -> bool:
     return fnmatchcase(name, pattern) if "*" in pattern or "?" in pattern else pattern in name
 
 
-def _nothing_fits(pattern: str, known: list[Row]) -> str:
-    """What to ask instead; a key may have been spelled as an environment variable."""
+def _nothing_fits(pattern: str, known: list[Row], internal: int) -> str:
+    """What to ask instead; a key may have been spelled as an environment variable. `internal` is
+    how many of Kafka's internal keys fit, which are not shown."""
+    if internal:
+        return f"{internal} of Kafka's internal settings fit {pattern}: add --all."
     sentence = f"no setting fits {pattern}."
     dotted = pattern.lower().removeprefix("kafka_").replace("_", ".")
     names = {row.name for row in known}

@@ -183,7 +183,9 @@ def _beat(
     resolve_if_due(turn, group)
     reason = None
     if names_changed or change is Change.RESOLVED:
-        how = "joined" if is_new or before.epoch == JOIN_EPOCH else "subscribed to other topics"
+        how = "subscribed to other topics"
+        if is_new or before.epoch == JOIN_EPOCH:  # an id by chance, which says nothing by itself
+            how = f"joined ({after.client_id}, {after.client_host})"
         reason = f"{member_id} {how}"
     stepped = advance(
         turn,
