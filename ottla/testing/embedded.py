@@ -68,8 +68,10 @@ class Broker:
         port: int = 0,
         config: Mapping[str, Setting] | None = None,
     ) -> None:
-        # From the start in a block to its end; so long the temporary directory stays, too.
-        self._kept_listeners: str | None = None
+        # From the start in a block to its end the temporary directory stays, and the port.
+        self._in_block = False
+        self._kept: dict[str, str] = {}
+        self._names_listeners = "listeners" in (config or {})
         self._data_dir = None if data_dir is None else _checked_path(data_dir)
         _check_port(port)
         self._settings: dict[str, Setting] = {
@@ -107,7 +109,7 @@ class Broker:
     @property
     def data_dir(self) -> str:
         """Where the data lies, or the first of several. A temporary directory has its name from the
-        start on, and is gone after the stop."""
+        start on, and is gone after the stop, or the block that it was started by."""
         if self._data_dir is None:
             raise RuntimeError(NOT_STARTED)
         return self._data_dir
@@ -139,26 +141,25 @@ class Broker:
     def _loaded(self) -> BrokerConfig:
         has_none = self._names_dirs or self._data_dir is None
         where = {} if has_none else {"log.dirs": self._data_dir}
-        settings = {**where, **self._settings}
-        if self._kept_listeners is not None:
-            settings["listeners"] = self._kept_listeners
-        return load(overrides=settings, environ={}).config
+        return load(overrides={**where, **self._settings, **self._kept}, environ={}).config
 
-    def stay(self) -> None:
-        """It has started, and comes back where it is now until `leave`."""
-        self._kept_listeners = ",".join(map(str, self.running.listeners))
+    def _stay(self) -> None:
+        """It has started, and comes back where it is now until `_leave`."""
+        self._in_block = True
+        if not self._names_listeners:
+            (listener,) = self.running.listeners
+            self._kept = {"listeners": str(listener)}
 
-    def leave(self) -> None:
+    def _leave(self) -> None:
         """The next stop is the last, or the one before was."""
-        self._kept_listeners = None
+        self._in_block = False
+        self._kept = {}
         if self._running is None:
             self._end()
 
     def _end(self) -> None:
         self._running = None
-        if self._kept_listeners is not None:
-            return
-        if self._is_temporary and self._data_dir is not None:
+        if self._is_temporary and not self._in_block and self._data_dir is not None:
             _temporary.pop(self._data_dir, None)
             shutil.rmtree(self._data_dir, ignore_errors=True)
 
@@ -170,7 +171,7 @@ class Broker:
 
     async def __aenter__(self) -> Broker:
         await self.start()
-        self.stay()
+        self._stay()
         return self
 
     async def __aexit__(
@@ -179,7 +180,7 @@ class Broker:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.leave()
+        self._leave()
         await self.stop()
 
 
@@ -269,7 +270,7 @@ class BrokerThread:
 
     def __enter__(self) -> BrokerThread:
         self.start()
-        self._broker.stay()
+        self._broker._stay()
         return self
 
     def __exit__(
@@ -278,7 +279,7 @@ class BrokerThread:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._broker.leave()
+        self._broker._leave()
         self.stop()
 
     def _end(self) -> None:
