@@ -122,7 +122,6 @@ class Broker:
         self.failed: asyncio.Future[BaseException] = self._loop.create_future()
         self.listeners: list[Listener] = []
         self.telemetry_port: int | None = None
-        self._taken_telemetry: str | None = None
         self.scheduler = Scheduler(self._job_failed)
         self.logs = self._make_logs()
         self.replicas = Replicas(
@@ -209,10 +208,11 @@ class Broker:
         schedule_jobs(self.scheduler, self.rooms, self.server)
         self.scheduler.every("unmade-partitions", UNMADE_INTERVAL_MS, self.lead_unmade)
         self.measures.start()
-        if self._taken_telemetry is not None:
+        if self._telemetry is None and self._static.ottla_telemetry_port >= 0:
+            # Behind the start, which may have had a worse thing to say.
             self._events.warning(
                 "telemetry_not_served",
-                address=self._taken_telemetry,
+                address=self._telemetry_address,
                 reason="the port is in use; set ottla.telemetry.port to serve it elsewhere",
             )
 
@@ -505,13 +505,14 @@ class Broker:
 
     def _do_without_telemetry(self, error: OSError) -> None:
         """Raises OSError, with what to do, if somebody asked for just this port."""
-        config = self._static
-        where = f"{config.ottla_telemetry_host}:{config.ottla_telemetry_port}"
-        if error.errno != errno.EADDRINUSE or "ottla_telemetry_port" in config.model_fields_set:
-            raise not_served(where, error) from error
-        # Another broker of this machine has it; nobody asked this one for just that port. It is
-        # told behind the start, which may have a worse thing to say.
-        self._taken_telemetry = where
+        is_asked_for = "ottla_telemetry_port" in self._static.model_fields_set
+        if error.errno != errno.EADDRINUSE or is_asked_for:
+            raise not_served(self._telemetry_address, error) from error
+        # Another broker of this machine has it; nobody asked this one for just that port.
+
+    @property
+    def _telemetry_address(self) -> str:
+        return f"{self._static.ottla_telemetry_host}:{self._static.ottla_telemetry_port}"
 
     # the end
 

@@ -102,29 +102,31 @@ def test_who_was_started_by_nohup_goes_on(tmp_path: Path) -> None:
             assert client.receive_produced().error == 0
 
 
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Ottla]:
+    """Not started yet, and ended behind the test."""
+    made = Ottla(tmp_path / "broker")
+    yield made
+    made.close()
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux alone tells the table's size")
-def test_it_waits_for_no_larger_table_of_descriptors(tmp_path: Path) -> None:
-    server = Ottla(tmp_path / "broker")
-    with ExitStack() as held:
-        held.callback(server.close)
-        server.start()
-        status = Path(f"/proc/{server.pid}/status").read_text(encoding="ascii")
-        (size,) = re.findall(r"^FDSize:\s+(\d+)$", status, re.MULTILINE)
-        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+def test_it_waits_for_no_larger_table_of_descriptors(server: Ottla) -> None:
+    server.start()
+    status = Path(f"/proc/{server.pid}/status").read_text(encoding="ascii")
+    (size,) = re.findall(r"^FDSize:\s+(\d+)$", status, re.MULTILINE)
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
 
     assert int(size) >= min(DESCRIPTORS_AT_START, limit)
 
 
 def test_a_service_loads_nothing_that_it_may_never_use(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: Ottla, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Libraries that draw tracebacks and that compress are a sixth of an idle broker's start."""
     monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
-    server = Ottla(tmp_path / "broker")
-    with ExitStack() as held:
-        held.callback(server.close)
-        server.start()
-        printed = server.output.read_text(encoding="utf-8")
+    server.start()
+    printed = server.output.read_text(encoding="utf-8")
 
     loaded = set(re.findall(r"^import time:.*\| +([a-z0-9_.]+)$", printed, re.MULTILINE))
     assert {"structlog", "pydantic", "asyncio"} <= loaded
