@@ -29,6 +29,7 @@ from ottla.broker.ports import Events
 from ottla.broker.posix import widen_descriptor_table
 from ottla.broker.processors import LinuxProcessors
 from ottla.broker.quorum.raft import QuorumError
+from ottla.broker.replication.replicas import Partition
 from ottla.broker.telemetry.logs import open_log
 from ottla.compiled import build
 from ottla.config.cautions import cautions, overruled
@@ -294,9 +295,13 @@ def _sentence(error: OSError, loaded: Loaded) -> str:
 
 def _show_state(broker: Broker) -> None:
     lines = [repr(broker.logs), repr(broker.quorum), repr(broker.scheduler)]
-    lines += [repr(partition) for partition in broker.replicas]
+    lines += [repr(partition) for partition in sorted(broker.replicas, key=_internal_last)]
     lines += [repr(connection) for connection in broker.server.connections]
     click.echo("\n".join(lines), err=True)
+
+
+def _internal_last(partition: Partition) -> tuple[bool, str, int]:
+    return partition.topic in INTERNAL_TOPICS, partition.topic, partition.index
 
 
 def _notify(state: str) -> None:

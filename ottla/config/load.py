@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ottla.config.broker import BrokerConfig, Layers, acting_keys, with_both_ids
+from ottla.config.keys import Key
 from ottla.config.properties import parse_properties
 from ottla.config.types import ConfigError
 
@@ -232,7 +233,7 @@ def _problems(setting: Setting) -> Iterator[str]:
     try:
         key.parse(setting.text)
     except ConfigError as error:
-        yield _refusal(setting, error.message, key.allowed())
+        yield _refusal(setting, error.message, key)
 
 
 def _problem_with_characters(setting: Setting) -> str | None:
@@ -273,7 +274,7 @@ def _problem_with_other_key(setting: Setting) -> str | None:
         try:
             key.parse(setting.text)
         except ConfigError as error:
-            return _refusal(setting, error.message, key.allowed())
+            return _refusal(setting, error.message, key)
         return None
     if name.startswith(_PLUGIN_PREFIXES):
         return None
@@ -302,9 +303,12 @@ def _is_foreign(setting: Setting) -> bool:
     )
 
 
-def _refusal(setting: Setting, reason: str, allowed: str) -> str:
+def _refusal(setting: Setting, reason: str, key: Key) -> str:
     reason = reason.rpartition(f"for configuration {setting.name}: ")[2]
-    return f"{setting.origin}: {setting.name}={setting.text}: {reason}. Allowed is {allowed}."
+    shown = f"{setting.origin}: {setting.name}={setting.text}: {reason}."
+    if key.choices and not key.is_list and reason.endswith(", ".join(key.choices)):
+        return shown
+    return f"{shown} Allowed is {key.allowed()}."
 
 
 def _assembled(settings: Mapping[str, Setting]) -> BrokerConfig:

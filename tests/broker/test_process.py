@@ -150,6 +150,19 @@ def test_a_service_rests_where_many_wait_for_the_processors(tmp_path: Path) -> N
     assert ("\nottla_joint_sends_total 0\n" in page) == (KernelSends.open() is not None)
 
 
+def test_a_signal_shows_the_state_of_users_partitions_first(server: Ottla) -> None:
+    server.start()
+    topics.create(server.bootstrap, {"__consumer_offsets": 2, "u": 1, "a": 2})
+    assert server.process is not None
+    server.process.send_signal(signal.SIGUSR1)
+    with closing(Connection(server.port)) as client:  # answered behind the signal
+        client.send_produce("u", 0, batch([b"v"], timestamp=0))
+        assert client.receive_produced().error == 0
+
+    shown = re.findall(r"^<Leader (\S+) epoch=0 hw=0 leo=0 ", server.tail(), re.MULTILINE)
+    assert shown == ["a-0", "a-1", "u-0", "__consumer_offsets-0", "__consumer_offsets-1"]
+
+
 def test_who_removes_a_running_brokers_files_is_told_so(tmp_path: Path) -> None:
     server = Ottla(tmp_path / "broker")
     with ExitStack() as held:

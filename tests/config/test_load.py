@@ -249,6 +249,10 @@ def test_a_bad_value_is_told_with_what_is_allowed() -> None:
     assert refusal("log.cleanup.policy=none").endswith(
         "Allowed is a comma-separated list of compact, delete."
     )
+    assert refusal("compression.type=best") == (
+        "--override: compression.type=best: String must be one of:"
+        " uncompressed, zstd, lz4, snappy, gzip, producer."
+    )
 
 
 def test_an_empty_list_is_not_taken_for_the_default() -> None:
