@@ -46,6 +46,7 @@ from ottla.broker.handlers.topic_names import LogConfigs
 from ottla.broker.jobs import schedule_jobs
 from ottla.broker.log.log import Log
 from ottla.broker.log.manager import LogManager
+from ottla.broker.log.reserves import Reserves
 from ottla.broker.log.unreadable import UnreadableRanges
 from ottla.broker.lookups import Lookups
 from ottla.broker.measures import Measures
@@ -132,6 +133,8 @@ class Broker:
             on_disk_failed=self._disk_failed,
             on_fatal=self.fail,
         )
+        self._reserves = Reserves(self._disk, events)
+        self._reserves.on_change = self._room_has_changed
         self._publisher = Publisher(
             node_id=config.node_id,
             logs=self.logs,
@@ -181,7 +184,9 @@ class Broker:
             # away. One that somebody has bound as we do, and no more, is found at the end.
             await self._bind()
             self.logs.prepare()
+            self._reserves.begin(one for one in self.logs.dirs if one not in self.logs.offline_dirs)
             quorum = self._make_quorum()
+            quorum.on_refused = self._metadata_refused
             await quorum.start()
             self.quorum = quorum
             self._reports = DirectoryReports(
@@ -256,6 +261,7 @@ class Broker:
         logs.post_error = self._loop.call_soon_threadsafe
         logs.faults.on_offline(partial(self._on_loop, self._dir_offline))
         logs.faults.on_lost(partial(self._on_loop, self.fail))
+        logs.faults.on_full(lambda path, error: self._reserves.refused(path, error))
         return logs
 
     def _make_quorum(self) -> Quorum:
@@ -336,6 +342,7 @@ class Broker:
             setting_history=SettingHistory(self._clock, self._events),
             partition_answers=PartitionAnswers(),
             lookups=lookups,
+            reserves=self._reserves,
         )
 
     def _make_groups(self) -> GroupCoordinator:
@@ -644,6 +651,12 @@ class Broker:
 
     def _disk_failed(self, log: Log, call: Call, error: OSError) -> None:
         self.logs.faults.failed(self.logs.dir_of(log), call, error)
+
+    def _metadata_refused(self, error: OSError) -> None:
+        self.logs.faults.failed(self._static.metadata_dir, Call.WRITE, error)
+
+    def _room_has_changed(self) -> None:
+        self.replicas.refuse_clients_in(self._reserves.short)
 
     def _dir_offline(self, path: str) -> None:
         for partition in list(self.replicas):

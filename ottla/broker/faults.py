@@ -55,7 +55,7 @@ class StorageLost(Exception):
         self.number = number
 
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+FULL_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT})
 _SHORT_OF_MEANS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
 
 
@@ -67,7 +67,7 @@ def takes_dir_offline(call: Call, error: OSError) -> bool:
         case Call.READ:
             return False
         case Call.WRITE:
-            return error.errno not in _FULL and error.errno not in _SHORT_OF_MEANS
+            return error.errno not in FULL_DISK_ERRORS and error.errno not in _SHORT_OF_MEANS
 
 
 class DiskFaults:
@@ -91,6 +91,7 @@ class DiskFaults:
         self._events = events
         self._offline_listeners: list[Callable[[str], None]] = []
         self._lost_listeners: list[Callable[[StorageLost], None]] = []
+        self._full_listeners: list[Callable[[str, OSError], None]] = []
 
     def __repr__(self) -> str:
         return f"<DiskFaults offline={sorted(self.offline)} of {len(self._dirs)}>"
@@ -98,6 +99,10 @@ class DiskFaults:
     def on_offline(self, listener: Callable[[str], None]) -> None:
         """`listener(directory)` is called once for each dir that goes offline."""
         self._offline_listeners.append(listener)
+
+    def on_full(self, listener: Callable[[str, OSError], None]) -> None:
+        """`listener(directory, error)` is called when a dir has no room for a write."""
+        self._full_listeners.append(listener)
 
     def on_lost(self, listener: Callable[[StorageLost], None]) -> None:
         """`listener(lost)` is called once, when the process has to end."""
@@ -114,6 +119,9 @@ class DiskFaults:
         name = errno.errorcode.get(error.errno or 0, "no errno")
         if not takes_dir_offline(call, error):
             self._refuse(directory, call, name, error)
+            if call is Call.WRITE and error.errno in FULL_DISK_ERRORS:
+                for full in self._full_listeners:
+                    full(directory, error)
             return Reaction.REFUSED
         self.offline[directory] = f"{call.value} failed: {error}"
         self._events.error(

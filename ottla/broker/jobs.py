@@ -13,7 +13,7 @@ from ottla.broker.handlers.context import Rooms
 from ottla.broker.log.waypoint_keeper import WAYPOINT_INTERVAL_MS
 from ottla.broker.network.server import Server
 from ottla.broker.retention_job import apply_retention, remove_deleted
-from ottla.broker.scheduler import Scheduler
+from ottla.broker.scheduler import Scheduler, in_worker
 from ottla.broker.scrub_job import scrub_a_while
 from ottla.broker.waypoint_job import keep_waypoints
 
@@ -25,6 +25,8 @@ ACCOUNT_SWEEP_MS = 60_000
 SNAPSHOT_CHECK_MS = 10_000
 SCRUB_RUN_MS = 1000
 REFUSALS_CHECK_MS = 1000
+RESERVES_CHECK_MS = 1000
+"""How long clients' records are refused at most when a full disk has room again."""
 PRUNE_INTERVAL_MS = 1000
 """Often, for where transactions follow one another there are few moments between two of them."""
 MOVES_INTERVAL_MS = 500
@@ -61,6 +63,7 @@ def schedule_jobs(scheduler: Scheduler, rooms: Rooms, server: Server) -> None:
     )
     scheduler.every("descriptors", RELEASE_INTERVAL_MS, release_descriptors)
     scheduler.every("refusals", REFUSALS_CHECK_MS, logs.faults.tell_passed)
+    scheduler.every("reserves", RESERVES_CHECK_MS, partial(look_for_room, rooms))
     scheduler.every("waypoints", WAYPOINT_INTERVAL_MS, partial(keep_waypoints, logs), delay_ms=0)
     scheduler.every("replica-moves", MOVES_INTERVAL_MS, rooms.moves.run)
     scheduler.every(
@@ -96,6 +99,14 @@ def schedule_jobs(scheduler: Scheduler, rooms: Rooms, server: Server) -> None:
         config.producer_id_expiration_check_interval_ms,
         partial(expire_producers, rooms),
     )
+
+
+async def look_for_room(rooms: Rooms) -> None:
+    """Serves clients again in the log dirs that were full, where there is room."""
+    reserves = rooms.reserves
+    for path in reserves.short - rooms.logs.offline_dirs.keys():
+        if await in_worker(partial(reserves.recover, path)):
+            reserves.recovered(path)
 
 
 def expire_producers(rooms: Rooms) -> None:

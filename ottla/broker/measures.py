@@ -206,6 +206,11 @@ class Measures:
             lambda: len(rooms.logs.offline_dirs),
         )
         registry.watch(
+            "ottla_full_log_dirs",
+            "Log directories where clients' records are refused until there is room again.",
+            lambda: len(rooms.reserves.short),
+        )
+        registry.watch(
             "ottla_refused_disk_calls_total",
             "Calls that a log directory refused without harm, as one that is full does.",
             self._refused_calls,

@@ -91,6 +91,10 @@ class Disk(Protocol):
     def map(self, file: File) -> memoryview:
         """A read-only view of the whole file that shows later pwrites to it."""
 
+    def allocate(self, path: str, size: int) -> None:
+        """Makes a file of so many bytes, if it is not there, and takes room on the disk for all of
+        them. What they are is not said. After an error some of it may be taken."""
+
     def space(self, path: str) -> tuple[int, int]:
         """Bytes of the file system that holds the path: in all, and still free for us."""
 

@@ -212,6 +212,13 @@ class PosixDisk:
             return memoryview(b"")  # the kernel maps no empty file
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
+    def allocate(self, path: str, size: int) -> None:
+        file = self.open(path, create=True)
+        try:
+            _allocate(file, size)
+        finally:
+            file.close()
+
     def space(self, path: str) -> tuple[int, int]:
         status = os.statvfs(path)
         return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
@@ -278,6 +285,9 @@ if sys.platform == "linux":
     def _sync_all(fd: int) -> None:
         os.fsync(fd)
 
+    def _allocate(file: PosixFile, size: int) -> None:
+        os.posix_fallocate(file.fileno(), 0, size)
+
     def _lock_records(fd: int) -> None:
         whole = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
         fcntl.fcntl(fd, fcntl.F_OFD_SETLK, whole)
@@ -293,6 +303,9 @@ else:
             os.fsync(fd)
 
     _sync_all = _sync
+
+    def _allocate(file: PosixFile, size: int) -> None:
+        file.pwrite(bytes(size), 0)
 
     def _lock_records(fd: int) -> None:
         """Nothing to do: here flock and record locks meet each other."""

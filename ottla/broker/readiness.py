@@ -31,6 +31,8 @@ class Readiness:
         if not online:
             return "no log dir is online"
         for path in online:  # records may need more room than the probe
+            if path in rooms.reserves.short:
+                return f"{path} is full: clients' records are refused there"
             if (error := rooms.logs.faults.refused_lately(path)) is not None:
                 return f"{path} refused a write a moment ago: {error}"
         loop = asyncio.get_running_loop()

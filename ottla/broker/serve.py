@@ -17,11 +17,10 @@ import click
 
 from ottla import __version__
 from ottla.broker.broker import Broker
-from ottla.broker.faults import EXIT_STATUS, StorageLost
+from ottla.broker.faults import EXIT_STATUS, FULL_DISK_ERRORS, StorageLost
 from ottla.broker.handlers.topic_names import INTERNAL_TOPICS
 from ottla.broker.kernel_sends import KernelSends
 from ottla.broker.log.directories import BusyLogDir, LogDirError, UnusableLogDir
-from ottla.broker.log.flush import FULL_DISK_ERRORS
 from ottla.broker.metadata.image import TOPIC_RESOURCE
 from ottla.broker.network.moderation import Moderation
 from ottla.broker.open_files import FEW_CONNECTIONS, WHAT_TO_DO

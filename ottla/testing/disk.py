@@ -116,6 +116,19 @@ class SimFile:
         self._node.resize(size)
         self._disk.pending.append(Resize(self._node, size))
 
+    def allocate(self, size: int) -> None:
+        """Room for all of `size` is taken, and nothing written: they are zeros."""
+        fault = self._before_change("allocate")
+        growth = max(0, size - self._node.cached.size)
+        if fault is not None:
+            _fail(fault.errno, self.path)
+        if growth > self._disk.free:
+            _fail(errno.ENOSPC, self.path)
+        if growth:
+            self._disk.free -= growth
+            self._node.resize(size)
+            self._disk.pending.append(Resize(self._node, size))
+
     def sync(self) -> None:
         fault = self._before_change("sync")
         operations = self._disk._take_pending(self._node)
@@ -275,6 +288,9 @@ class SimDisk:
         assert isinstance(file, SimFile)
         return file.map()
 
+    def allocate(self, path: str, size: int) -> None:
+        self.open(path, create=True).allocate(size)
+
     def space(self, path: str) -> tuple[int, int]:
         self._before_read("space", path)
         return TOTAL_BYTES, self.free
@@ -300,7 +316,7 @@ class SimDisk:
 
         The first `passing` matching calls go well, then `times` fail. A failing pwrite still writes
         its first `written` bytes. Kinds: pread, size, map, open, list, exists, space; pwrite,
-        truncate, sync, create, make_dir, rename, remove, sync_dir.
+        truncate, allocate, sync, create, make_dir, rename, remove, sync_dir.
         """
         fault = Fault(call, number, path, passing, times, written)
         self._faults.append(fault)

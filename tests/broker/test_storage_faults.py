@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.faults import StorageLost
+from ottla.broker.jobs import look_for_room
+from ottla.broker.log.reserves import RESERVE_BYTES, RESERVE_FILE
+from ottla.broker.posix import PosixDisk
 from ottla.broker.readiness import Readiness
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
@@ -98,6 +101,45 @@ async def test_a_full_disk_refuses_writes_until_there_is_space(tmp_path: Path) -
         assert (after.error_code, after.base_offset) == (0, 1)
         assert await client.values(topic) == [b"before", b"after"]
         assert not disks.broker.running.failed.done()
+
+
+async def test_a_full_disk_keeps_room_for_who_makes_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free_bytes: dict[str, int] = {}
+
+    def space(disk: PosixDisk, path: str) -> tuple[int, int]:
+        return 1 << 40, free_bytes.get(path, 1 << 40)
+
+    monkeypatch.setattr(PosixDisk, "space", space)
+    async with _two_disks(tmp_path) as disks:
+        client, topic, full = disks.client, disks.on_second, disks.dirs[1]
+        running = disks.broker.running
+        reserve = Path(full, RESERVE_FILE)
+        assert reserve.stat().st_blocks * 512 >= RESERVE_BYTES
+        free_bytes[full] = 0
+        file = disks.file_of(topic)
+        file.write_error = FULL
+        assert (await client.produce(topic, b"no room")).error_code == STORAGE
+        file.write_error = None
+
+        assert (await client.produce(topic, b"ours")).error_code == STORAGE, "that room is kept"
+        assert (await client.produce(disks.on_first, b"elsewhere")).error_code == 0
+        assert reserve.stat().st_size == 0
+        assert "ottla_full_log_dirs 1" in list(running.measures.registry.lines())
+        readiness = Readiness(running.rooms, running.logs.disk, running._workers)
+        assert f"{full} is full" in str(await readiness.unready())
+        await client.delete(topic)
+        await client.create(topic)
+        await look_for_room(running.rooms)
+        assert (await client.produce(topic, b"ours")).error_code == STORAGE, "there is none yet"
+
+        free_bytes[full] = 2 * RESERVE_BYTES
+        await look_for_room(running.rooms)
+        for name in (topic, disks.on_first):
+            assert (await client.produce(name, b"after")).error_code == 0
+        assert reserve.stat().st_size == RESERVE_BYTES
+        assert "ottla_full_log_dirs 0" in list(running.measures.registry.lines())
 
 
 @pytest.mark.parametrize("call", ["write", "sync"])

@@ -34,6 +34,7 @@ from ottla.broker.handlers.setting_history import SettingHistory
 from ottla.broker.handlers.topic_names import LogConfigs
 from ottla.broker.log.log import Log
 from ottla.broker.log.manager import LogManager
+from ottla.broker.log.reserves import Reserves
 from ottla.broker.log.unreadable import UnreadableRanges
 from ottla.broker.lookups import Lookups
 from ottla.broker.metadata.delta import Delta
@@ -135,8 +136,7 @@ class House:
             on_fatal=self._fatal.append,
         )
         groups, share_state = self._make_coordinators(replicas)
-        producer_ids = ProducerIds()
-        transactions = self._make_transactions(replicas, groups, producer_ids)
+        transactions = self._make_transactions(replicas, groups, producer_ids := ProducerIds())
         lookups = Lookups(self._in_worker, lambda: self.lookup_clock_s())
         self.rooms = Rooms(
             config=self._config,
@@ -162,6 +162,7 @@ class House:
             setting_history=SettingHistory(self._clock, self.events),
             partition_answers=PartitionAnswers(),
             lookups=lookups,
+            reserves=Reserves(self.disk, self.events),
         )
         self.session = Session(self.rooms, LISTENER, "127.0.0.1", 9092, "127.0.0.1:50000")
         await quorum.start()

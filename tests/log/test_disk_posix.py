@@ -145,3 +145,14 @@ def test_the_hole_at_the_end_of_a_file_is_told(tmp_path: Path) -> None:
         assert file.written_end() == 10 << 20
     finally:
         file.close()
+
+
+def test_room_is_taken_for_all_of_a_file_and_given_back(tmp_path: Path) -> None:
+    path = tmp_path / "room"
+    disk = PosixDisk()
+    for _ in range(2):  # of one that is there, for the rest
+        disk.allocate(str(path), 1 << 20)
+        assert path.stat().st_size == 1 << 20
+        assert path.stat().st_blocks * 512 >= 1 << 20
+        disk.open(str(path)).truncate(4096)
+    assert path.stat().st_blocks * 512 <= 1 << 16

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from itertools import groupby
 
@@ -12,7 +13,7 @@ from ottla.broker.log.manager import LogManager
 from ottla.broker.log.rearranging import TOGETHER_MAX, Rearrangement
 from ottla.testing.disk import SimCrash
 from ottla.testing.platter import CrashMode
-from tests.log.test_manager import TOPIC_ID, Kit, append
+from tests.log.test_manager import CONFIG, OTHER_ID, TOPIC_ID, Kit, append
 
 
 def planned(kit: Kit, count: int) -> tuple[LogManager, Rearrangement]:
@@ -90,3 +91,24 @@ def test_their_names_are_written_synced_and_renamed_together() -> None:
         ("rename", 3),
         ("sync_dir", 4),  # and the log dir
     ]
+
+
+def test_what_a_full_disk_will_not_rename_is_deleted_when_there_is_room() -> None:
+    kit = Kit()
+    manager = kit.started()
+    append(manager.create("t", 0, TOPIC_ID))
+    kit.disk.inject("rename", errno.ENOSPC, path="/data/t-0", times=2)
+    manager.delete("t", 0)
+    assert (manager.get("t", 0), manager.has_refused) == (None, True)
+    assert not manager.offline_dirs, "nothing was synced"
+    with pytest.raises(OSError, match="No space left"):
+        manager.create("t", 0, OTHER_ID)  # the name is not free yet
+    assert kit.disk.exists("/data/t-0")
+
+    log = manager.create("t", 0, OTHER_ID)
+    assert (log.log_end_offset, manager.has_refused) == (0, False)
+    kit.clock.advance(CONFIG.file_delete_delay_ms)
+    for removal in manager.deletions.due_directories():
+        for _ in manager.deletions.remove_directory(removal):
+            pass
+    assert [name for name in kit.disk.list("/data") if name.startswith("t-0")] == ["t-0"]

@@ -422,6 +422,23 @@ async def test_a_snapshot_for_which_there_is_no_room_is_passed_over() -> None:
     await node.stop()
 
 
+async def test_what_the_disk_refuses_is_told() -> None:
+    node = await running()
+    told: list[int | None] = []
+    node.quorum.on_refused = lambda error: told.append(error.errno)
+    node.disk.inject("pwrite", errno.ENOSPC, path="0.log")
+    with pytest.raises(KafkaError):
+        await node.create("orders")
+    node.disk.inject("pwrite", errno.ENOSPC, path=".checkpoint")
+    await node.create("orders")
+    node.clock.advance(3_600_000)
+    node.quorum.snapshot_if_due()
+    await until(lambda: "snapshot_failed" in node.events.names)
+
+    assert told == [errno.ENOSPC, errno.ENOSPC]
+    await node.stop()
+
+
 async def test_the_quorum_describes_itself() -> None:
     node = await running()
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ottla.broker.handlers.producer_ids import ProducerIds
     from ottla.broker.handlers.setting_history import SettingHistory
     from ottla.broker.log.manager import LogManager
+    from ottla.broker.log.reserves import Reserves
     from ottla.broker.log.unreadable import UnreadableRanges
     from ottla.broker.lookups import Lookups
     from ottla.broker.metadata.image import MetadataImage
@@ -60,6 +61,7 @@ class Rooms:
     setting_history: SettingHistory
     partition_answers: PartitionAnswers
     lookups: Lookups
+    reserves: Reserves
 
     @property
     def coordinators(self) -> tuple[ShareCoordinator, GroupCoordinator, TransactionCoordinator]:

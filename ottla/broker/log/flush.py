@@ -21,12 +21,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from ottla.broker.faults import FULL_DISK_ERRORS
 from ottla.broker.log.checkpoints import LEADER_EPOCH_FILE
 from ottla.broker.log.partition_dir import PartitionDir
 from ottla.broker.ports import File
 from ottla.config.types import LogConfig
 
-FULL_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT})
 # From here on a flush may take longer than others do by what the disk needs to write it.
 LARGE_BYTES = 128 * 1024
 # A file could not be opened; no sync says so.

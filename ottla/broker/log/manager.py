@@ -108,6 +108,8 @@ class LogManager:
         self._logs: dict[TopicPartition, Log] = {}
         # Out of service, and where they were: workers may be at them, so the end closes them.
         self._left: list[Log] = []
+        # Those that a full disk would give no other name yet.
+        self._refused: list[Departure] = []
         self.deletions = Deletions(
             disk,
             clock=clock,
@@ -289,6 +291,7 @@ class LogManager:
         assert key not in self._logs, f"{partition_name(*key)} exists"
         if key in self.offline_partitions:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline_partitions[key])
+        self.begin_again(work)  # it may have the name of one of them
         log_dir = self._emptiest()
         log_dir.planned += 1
         creation = Creation(key, topic_id, config or self._default_config, log_dir.path)
@@ -302,6 +305,16 @@ class LogManager:
         for log_dir in self._log_dirs.values():
             log_dir.unopened.discard(key)
 
+    @property
+    def has_refused(self) -> bool:
+        """Whether some that are out of service wait for another name."""
+        return bool(self._refused)
+
+    def begin_again(self, work: Rearrangement) -> None:
+        """Plans once more what a full disk refused."""
+        work.departures += self._refused
+        self._refused.clear()
+
     def perform(self, work: Rearrangement) -> None:
         """Does what was planned; for a worker thread, one at a time."""
         work.perform(
@@ -313,10 +326,11 @@ class LogManager:
         for path, (call, error) in work.failures.items():
             self.faults.failed(path, call, error)
         for gone in work.departures:
-            if gone.log_dir in self.offline_dirs or not gone.log.home.moved:
+            if gone.log_dir in self.offline_dirs:
                 self.leave(gone.log)
-                continue
-            if gone.kind is Kind.DELETED:
+            elif not gone.log.home.moved:
+                self._refused.append(gone)
+            elif gone.kind is Kind.DELETED:
                 self.deletions.add(gone.log_dir, gone.new_path, gone.log)
             else:
                 self._events.warning("stray_partition_kept", path=gone.new_path)
@@ -451,7 +465,7 @@ class LogManager:
         """Gives the dirs back as a crash would: nothing is synced, nothing is marked clean."""
         self.scrubber.close()
         self.deletions.close()
-        for log in (*self._logs.values(), *self._left):
+        for log in (*self._logs.values(), *self._left, *(one.log for one in self._refused)):
             log.close(clean=False)
         self._logs.clear()
         self._left.clear()

@@ -32,7 +32,6 @@ from ottla.broker.log import old_messages
 from ottla.broker.log.checkpoints import (
     MalformedFile,
     format_rows,
-    parent_of,
     parse_rows,
     read_partition_metadata,
     read_whole,
@@ -119,13 +118,6 @@ def finish_exchanges(disk: Disk, surveys: list[Survey], *, rng: Rng, events: Eve
 
 def _aside(log_dir: str, name: PartitionName, rng: Rng) -> str:
     return f"{log_dir}/{aside_name(name.topic, name.partition, Kind.DELETED, rng)}"
-
-
-def set_log_aside(disk: Disk, log: Log, path: str) -> None:
-    """Renames the directory of a log that a worker may still have in hand; durable when it
-    returns. Raises OSError."""
-    log.set_directory_aside(path)
-    disk.sync_dir(parent_of(path))
 
 
 class _OwnDescriptors:
@@ -238,9 +230,9 @@ class FutureCopy:
         """Gives its directory another name, and closes it: the move came to nothing."""
         if self.log is None:
             self._disk.rename(self.path, path)
-            self._disk.sync_dir(self.log_dir)
-            return
-        set_log_aside(self._disk, self.log, path)
+        else:
+            self.log.set_directory_aside(path)
+        self._disk.sync_dir(self.log_dir)
         self.close(clean=False)
 
     # the exchange

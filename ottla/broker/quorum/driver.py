@@ -111,6 +111,8 @@ class Quorum:
         self._events = events
         self._executor = executor
         self._on_fatal = on_fatal
+        self.on_refused: Callable[[OSError], object] = lambda error: None
+        """Told of each write that the disk has refused without harm, as a full one does."""
         self._listeners: list[Listener] = []
         self._applier: Applier = _show_only
         self.image: MetadataImage = machine.empty
@@ -425,6 +427,8 @@ class Quorum:
     def _refuse(self, error: KafkaError) -> None:
         """The log did not take the group, for want of room, say, and is as it was. What gathered
         behind it has seen it, and is refused with it."""
+        if error.disk_error is not None:
+            self.on_refused(error.disk_error)
         self._tip = self.image
         waiting, self._syncing, self._gathered = [*self._syncing, *self._gathered], [], []
         _give_up(waiting, error)
@@ -459,6 +463,7 @@ class Quorum:
         error = snapshotting.exception()
         if isinstance(error, OSError) and not _is_final(error):
             self._events.warning("snapshot_failed", error=repr(error))
+            self.on_refused(error)
             return
         if error is not None:
             self._fail(error, [])

@@ -27,9 +27,9 @@ from ottla.broker.log.moving import (
     first_base_offset,
     next_slice,
     read_generation,
-    set_log_aside,
     write_generation,
 )
+from ottla.broker.log.rearranging import Departure, Rearrangement
 from ottla.broker.ports import Clock, Events, Rng
 from ottla.broker.replication.replicas import Partition, Replicas
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -322,14 +322,10 @@ class ReplicaMoves:
 
     async def _set_aside(self, old: Log, path: str) -> None:
         """Step 4."""
-        log_dir = self._logs.dir_of(old)
-        try:
-            await self._work(partial(set_log_aside, self._logs.disk, old, path))
-        except OSError as error:
-            self._logs.faults.failed(log_dir, Call.SYNC, error)
-            self._logs.leave(old)
-        else:
-            self._logs.deletions.add(log_dir, path, old)
+        work = Rearrangement()
+        work.departures.append(Departure(old, self._logs.dir_of(old), path, Kind.DELETED))
+        await self._work(partial(self._logs.perform, work))
+        self._logs.adopt(work)
 
     def _tell_success(self, move: Move, new: Log, held_ms: int) -> None:
         self._events.info(

@@ -142,12 +142,14 @@ class Publisher:
     async def make_unmade(self, image_of: Callable[[], MetadataImage]) -> bool:
         """Tries again to make the partitions for which there was no room; whether one is led now.
 
-        Until then their clients are answered KAFKA_STORAGE_ERROR.
+        Until then their clients are answered KAFKA_STORAGE_ERROR. And what was deleted while there
+        was none, not even for another name, gets it now.
         """
-        if not self._unmade:
+        if not self._unmade and not self._logs.has_refused:
             return False
         async with self._replicas.changes:
             image, work = image_of(), Rearrangement()
+            self._logs.begin_again(work)
             configs: dict[str, LogConfig] = {}
             refused: Refused = {}
             wanted = [

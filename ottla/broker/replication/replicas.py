@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from typing import TypeVar
 
@@ -101,6 +101,8 @@ class Replicas:
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[bytes, dict[int, Partition]] = {}
         self._pools: dict[str, SyncPool[Partition]] = {}
+        # Those of the log dirs whose room is kept for what the broker itself has to write.
+        self._short: set[SyncPool[Partition]] = set()
         self._last_appends: list[Callable[[], None]] = []
         self._waiting: dict[Partition, None] = {}
         self._looking: dict[FetchWaiter, Partition] = {}
@@ -154,6 +156,10 @@ class Replicas:
         if partition is not None:
             self._look_again(partition)
 
+    def refuse_clients_in(self, log_dirs: Iterable[str]) -> None:
+        """From now on clients' records are refused in these log dirs, and in no other."""
+        self._short = {self._pool_of(one) for one in log_dirs}
+
     def append(self, partition: Partition, records: memoryview) -> AppendResult:
         """Appends one batch from a client. KafkaError refuses it; nothing is written then.
 
@@ -161,6 +167,8 @@ class Replicas:
         waits with `await_commit`.
         """
         log = partition.log
+        if self._short and partition.syncs in self._short:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
         try:
             result = log.append_as_leader(
                 records,

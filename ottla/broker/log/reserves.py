@@ -1,0 +1,136 @@
+"""Room kept back in each log dir, for what must be written when its disk is full.
+
+Whoever makes room on a full disk needs some first: to delete a topic takes records of the metadata,
+longer names for its directories, and checkpoints; to start takes a vote. So each dir has a file of
+nothing but room. It is given up when the disk has no room for a write, and from then on clients'
+records are refused there before they are tried, or they would have that room in a moment. When
+there is as much beside it, the file has its room again, and clients are served.
+
+A file of no bytes is one that was given up: the next start goes on refusing. A dir that never had
+room for one does without, and so does one whose file system refuses it for another reason.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterable
+
+from ottla.broker.faults import FULL_DISK_ERRORS
+from ottla.broker.ports import Disk, Events
+
+RESERVE_FILE = "ottla-reserve"
+RESERVE_BYTES = 4 * 1024 * 1024
+"""Some thousand blocks, of which a small file takes one."""
+START_BYTES = 1024 * 1024
+"""With less a start gives up the reserve before it writes anything."""
+
+
+class Reserves:
+    """Belongs to the loop's thread, but for `recover`."""
+
+    def __init__(self, disk: Disk, events: Events) -> None:
+        self._disk = disk
+        self._events = events
+        self._held: set[str] = set()
+        self.short: set[str] = set()
+        """The log dirs whose reserve was given up: clients' records are refused there."""
+        self.on_change: Callable[[], object] = lambda: None
+        """Called when `short` has changed."""
+
+    def __repr__(self) -> str:
+        return f"<Reserves held={sorted(self._held)} short={sorted(self.short)}>"
+
+    def begin(self, log_dirs: Iterable[str]) -> None:
+        """Keeps room back in the dirs, each of which is locked; blocks."""
+        for log_dir in log_dirs:
+            try:
+                self._begin(log_dir)
+            except OSError as error:
+                self._events.warning("no_room_kept_back", dir=log_dir, error=str(error))
+
+    def refused(self, log_dir: str, error: OSError) -> None:
+        """A write was, for want of room: gives up what is kept back there, if it is short of it.
+        A quota's room is not the disk's; and a disk may have no more files, but room."""
+        if log_dir not in self._held:
+            return
+        try:
+            _, free_bytes = self._disk.space(log_dir)
+            if error.errno == errno.EDQUOT or free_bytes < RESERVE_BYTES:
+                self._give_up(log_dir)
+        except OSError as failed:
+            self._events.warning("no_room_given_up", dir=log_dir, error=str(failed))
+
+    def recover(self, log_dir: str) -> bool:
+        """Whether there is room for the reserve, and as much again; it is taken then. Any thread,
+        one at a time; to be told by `recovered`."""
+        try:
+            return self._keep(log_dir)
+        except OSError:
+            return False
+
+    def recovered(self, log_dir: str) -> None:
+        self._held.add(log_dir)
+        self.short.discard(log_dir)
+        self._events.info("log_dir_full_no_more", dir=log_dir)
+        self.on_change()
+
+    # inside
+
+    def _begin(self, log_dir: str) -> None:
+        path = f"{log_dir}/{RESERVE_FILE}"
+        if not self._disk.exists(path):
+            if self._keep(log_dir):
+                self._held.add(log_dir)
+            return
+        _, free_bytes = self._disk.space(log_dir)
+        if self._size(path) < RESERVE_BYTES and not self._keep(log_dir):
+            self._is_short(log_dir)
+        elif free_bytes < START_BYTES:
+            self._give_up(log_dir)
+        else:
+            self._held.add(log_dir)
+
+    def _keep(self, log_dir: str) -> bool:
+        _, free_bytes = self._disk.space(log_dir)
+        if free_bytes < 2 * RESERVE_BYTES:
+            return False
+        path = f"{log_dir}/{RESERVE_FILE}"
+        try:
+            self._disk.allocate(path, RESERVE_BYTES)
+        except OSError as error:
+            if error.errno not in FULL_DISK_ERRORS:
+                raise
+            self._empty(path)
+            return False
+        return True
+
+    def _give_up(self, log_dir: str) -> None:
+        self._empty(f"{log_dir}/{RESERVE_FILE}")
+        self._held.discard(log_dir)
+        self._is_short(log_dir)
+
+    def _is_short(self, log_dir: str) -> None:
+        self.short.add(log_dir)
+        self._events.error(
+            "log_dir_full",
+            dir=log_dir,
+            reason="clients' records are refused there until there is room: delete topics or"
+            " records, lower retention.bytes or retention.ms of large topics, or make room beside"
+            " the broker",
+            room_needed_bytes=2 * RESERVE_BYTES,
+        )
+        self.on_change()
+
+    def _size(self, path: str) -> int:
+        file = self._disk.open(path)
+        try:
+            return file.size()
+        finally:
+            file.close()
+
+    def _empty(self, path: str) -> None:
+        file = self._disk.open(path)
+        try:
+            file.truncate(0)
+        finally:
+            file.close()

@@ -1,0 +1,157 @@
+"""Room kept back on a disk: when it is given up, when it is there again, who does without."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from ottla.broker.log.reserves import RESERVE_BYTES, RESERVE_FILE, START_BYTES, Reserves
+from ottla.testing.disk import SimDisk
+from tests.log.events import RecordedEvents
+
+PATH = f"/data/{RESERVE_FILE}"
+FULL = OSError(errno.ENOSPC, "No space left on device")
+QUOTA = OSError(errno.EDQUOT, "Disk quota exceeded")
+
+
+class Kit:
+    """One log dir, on which processes come and go."""
+
+    def __init__(self, free_bytes: int = 1 << 30) -> None:
+        self.disk = SimDisk()
+        self.disk.make_dir("/data")
+        self.disk.free = free_bytes
+        self.events = RecordedEvents()
+        self.changes = 0
+
+    def begun(self) -> Reserves:
+        reserves = Reserves(self.disk, self.events)
+        reserves.on_change = self._changed
+        reserves.begin(["/data"])
+        return reserves
+
+    def _changed(self) -> None:
+        self.changes += 1
+
+    @property
+    def reserved_bytes(self) -> int | None:
+        sizes = {path: size for path, (size, _) in self.disk.tree().items()}
+        return sizes.get(PATH)
+
+
+def test_room_is_kept_back_and_stays_so() -> None:
+    kit = Kit()
+    for _ in range(2):
+        assert kit.begun().short == set()
+        assert kit.reserved_bytes == RESERVE_BYTES
+        assert kit.disk.free == (1 << 30) - RESERVE_BYTES
+    assert kit.changes == 0
+
+
+def test_a_full_disk_has_that_room_until_as_much_is_free_beside_it() -> None:
+    kit = Kit()
+    reserves = kit.begun()
+    kit.disk.free = RESERVE_BYTES - 1
+    reserves.refused("/data", FULL)
+    assert (reserves.short, kit.changes) == ({"/data"}, 1)
+    assert kit.disk.free == 2 * RESERVE_BYTES - 1
+    assert kit.events.fields("log_dir_full")["room_needed_bytes"] == 2 * RESERVE_BYTES
+    reserves.refused("/data", FULL)
+    assert kit.changes == 1, "there is no more to give up"
+
+    assert not reserves.recover("/data")
+    kit.disk.free += 1
+    assert reserves.recover("/data")
+    assert reserves.short == {"/data"}, "until it is told"
+    reserves.recovered("/data")
+    assert (reserves.short, kit.changes) == (set(), 2)
+    assert (kit.reserved_bytes, kit.disk.free) == (RESERVE_BYTES, RESERVE_BYTES)
+    assert "log_dir_full_no_more" in kit.events.names
+
+
+def test_a_write_that_is_refused_beside_much_room_gives_up_nothing() -> None:
+    """The file system has no more inodes, say."""
+    kit = Kit()
+    reserves = kit.begun()
+    reserves.refused("/data", FULL)
+    assert reserves.short == set()
+    reserves.refused("/data", QUOTA)  # of which the disk's room tells nothing
+    assert reserves.short == {"/data"}
+
+
+def test_the_next_start_refuses_clients_too() -> None:
+    kit = Kit()
+    kit.disk.free = 0
+    first = Kit.begun(kit)
+    assert first.short == set(), "what there is no room for is not kept back"
+    kit.disk.free = 1 << 30
+    reserves = kit.begun()
+    kit.disk.free = 0
+    reserves.refused("/data", FULL)
+
+    assert kit.begun().short == {"/data"}
+    kit.disk.free = 2 * RESERVE_BYTES
+    assert kit.begun().short == set()
+
+
+def test_a_start_that_may_lack_room_has_that_which_was_kept_back() -> None:
+    kit = Kit()
+    kit.begun()
+    kit.disk.free = START_BYTES
+    assert kit.begun().short == set()
+    kit.disk.free = START_BYTES - 1
+    assert kit.begun().short == {"/data"}
+    assert kit.disk.free == START_BYTES - 1 + RESERVE_BYTES
+
+
+def test_a_small_disk_does_without() -> None:
+    kit = Kit(2 * RESERVE_BYTES - 1)
+    reserves = kit.begun()
+    assert kit.reserved_bytes is None
+    kit.disk.free = 0
+    reserves.refused("/data", FULL)
+    assert reserves.short == set(), "every write is tried there"
+
+
+@pytest.mark.parametrize("call", ["create", "allocate", "space"])
+def test_a_file_system_that_refuses_it_for_another_reason_does_without(call: str) -> None:
+    kit = Kit()
+    kit.disk.inject(call, errno.EOPNOTSUPP)
+    reserves = kit.begun()
+    assert reserves.short == set()
+    assert kit.events.fields("no_room_kept_back")["dir"] == "/data"
+    kit.disk.free = 0
+    reserves.refused("/data", FULL)
+    assert reserves.short == set()
+
+
+def test_room_that_goes_while_it_is_taken_is_given_back() -> None:
+    kit = Kit()
+    reserves = kit.begun()
+    kit.disk.free = 0
+    reserves.refused("/data", FULL)
+    kit.disk.free = 1 << 30
+    kit.disk.inject("allocate", errno.ENOSPC)
+    assert not reserves.recover("/data")
+    assert kit.reserved_bytes == 0
+    kit.disk.inject("allocate", errno.EIO)
+    assert not reserves.recover("/data")
+    assert reserves.recover("/data")
+
+
+def test_a_reserve_that_a_crash_left_unfinished_is_finished() -> None:
+    kit = Kit()
+    kit.disk.allocate(PATH, RESERVE_BYTES // 2)
+    assert kit.begun().short == set()
+    assert kit.reserved_bytes == RESERVE_BYTES
+
+
+def test_a_disk_that_will_not_give_it_up_is_told() -> None:
+    kit = Kit()
+    reserves = kit.begun()
+    kit.disk.free = 0
+    kit.disk.inject("truncate", errno.EIO)
+    reserves.refused("/data", FULL)
+    assert reserves.short == set()
+    assert kit.events.fields("no_room_given_up")["dir"] == "/data"
