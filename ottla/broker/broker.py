@@ -261,7 +261,9 @@ class Broker:
         logs.post_error = self._loop.call_soon_threadsafe
         logs.faults.on_offline(partial(self._on_loop, self._dir_offline))
         logs.faults.on_lost(partial(self._on_loop, self.fail))
-        logs.faults.on_full(lambda path, error: self._reserves.refused(path, error))
+        logs.faults.on_full(
+            lambda path, error: self._on_loop(partial(self._reserves.refused, path), error)
+        )
         return logs
 
     def _make_quorum(self) -> Quorum:
