@@ -74,7 +74,7 @@ from ottla.broker.replication.fetch_session import FetchSessions
 from ottla.broker.replication.moves import ReplicaMoves
 from ottla.broker.replication.publishing import Publisher
 from ottla.broker.replication.replicas import Replicas
-from ottla.broker.scheduler import Scheduler
+from ottla.broker.scheduler import Scheduler, in_worker
 from ottla.broker.share.partitions import SharePartitions
 from ottla.broker.telemetry.http import Pages, TelemetryServer, not_served
 from ottla.config.broker import BrokerConfig
@@ -141,7 +141,7 @@ class Broker:
             replicas=self.replicas,
             config_of=self._log_config,
             events=events,
-            in_worker=partial(self._loop.run_in_executor, self._workers),
+            in_worker=partial(in_worker, workers=self._workers),
         )
         self.moves = self._make_moves()
 

@@ -105,8 +105,13 @@ async def look_for_room(rooms: Rooms) -> None:
     """Serves clients again in the log dirs that were full, where there is room."""
     reserves = rooms.reserves
     for path in reserves.short - rooms.logs.offline_dirs.keys():
-        if await in_worker(partial(reserves.recover, path)):
-            reserves.recovered(path)
+        try:
+            is_there = await in_worker(partial(reserves.recover, path))
+        except OSError as error:
+            reserves.do_without(path, error)
+        else:
+            if is_there:
+                reserves.recovered(path)
 
 
 def expire_producers(rooms: Rooms) -> None:

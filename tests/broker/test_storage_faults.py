@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -140,6 +141,40 @@ async def test_a_full_disk_keeps_room_for_who_makes_room(
             assert (await client.produce(name, b"after")).error_code == 0
         assert reserve.stat().st_size == RESERVE_BYTES
         assert "ottla_full_log_dirs 0" in list(running.measures.registry.lines())
+
+
+async def test_a_stop_loses_nothing_that_is_to_be_deleted_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = PosixDisk.rename
+    begun, may_end = threading.Event(), threading.Event()
+
+    def full(disk: PosixDisk, old: str, new: str) -> None:
+        if old.endswith("/t-0"):
+            raise FULL
+        rename(disk, old, new)
+
+    def slow(disk: PosixDisk, old: str, new: str) -> None:
+        begun.set()
+        assert may_end.wait(20)
+        rename(disk, old, new)
+
+    async with Broker(tmp_path) as broker, client_of(broker) as client:
+        await client.create("t")
+        with monkeypatch.context() as patch:
+            patch.setattr(PosixDisk, "rename", full)
+            await client.delete("t")
+        logs = broker.running.logs
+        assert logs.has_refused
+        with monkeypatch.context() as patch:
+            patch.setattr(PosixDisk, "rename", slow)
+            job = asyncio.create_task(broker.running.lead_unmade())
+            assert await asyncio.to_thread(begun.wait, 20)
+            job.cancel()
+            may_end.set()
+            await asyncio.gather(job, return_exceptions=True)
+        assert job.cancelled()
+        assert (logs.has_refused, len(logs.deletions)) == (False, 1)
 
 
 @pytest.mark.parametrize("call", ["write", "sync"])

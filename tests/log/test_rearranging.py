@@ -93,6 +93,27 @@ def test_their_names_are_written_synced_and_renamed_together() -> None:
     ]
 
 
+def test_what_was_renamed_before_a_refusal_is_durable() -> None:
+    kit = Kit()
+    manager = kit.started()
+    work = Rearrangement()
+    for partition in range(2):
+        append(manager.create("t", partition, TOPIC_ID))
+        manager.begin_delete(work, "t", partition)
+    kit.disk.inject("rename", errno.ENOSPC, path="/data/t-1")
+    manager.perform(work)
+    manager.adopt(work)
+    assert (len(manager.deletions), manager.has_refused) == (1, True)
+    other = Rearrangement()
+    manager.begin_create(other, "u", 0, OTHER_ID)
+    assert other.departures == [], "its name is another"
+
+    for mode in CrashMode:
+        names = kit.disk.crash(random.Random(1), mode).list("/data")
+        assert "t-0" not in names, mode
+        assert "t-1" in names
+
+
 def test_what_a_full_disk_will_not_rename_is_deleted_when_there_is_room() -> None:
     kit = Kit()
     manager = kit.started()

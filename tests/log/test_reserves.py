@@ -135,9 +135,52 @@ def test_room_that_goes_while_it_is_taken_is_given_back() -> None:
     kit.disk.inject("allocate", errno.ENOSPC)
     assert not reserves.recover("/data")
     assert kit.reserved_bytes == 0
-    kit.disk.inject("allocate", errno.EIO)
+    kit.disk.inject("open", errno.EMFILE, path=RESERVE_FILE)
     assert not reserves.recover("/data")
     assert reserves.recover("/data")
+
+
+def test_a_reserve_that_can_be_made_no_more_keeps_no_client_out() -> None:
+    kit = Kit()
+    reserves = kit.begun()
+    kit.disk.free = 0
+    reserves.refused("/data", FULL)
+    kit.disk.free = 1 << 30
+    kit.disk.inject("allocate", errno.EROFS)
+    with pytest.raises(OSError, match="Read-only") as caught:
+        reserves.recover("/data")
+    reserves.do_without("/data", caught.value)
+    assert (reserves.short, kit.changes) == (set(), 2)
+    assert "Read-only" in kit.events.fields("no_room_kept_back")["error"]
+
+
+class _Quota(SimDisk):
+    """The disk has room, of which this user has `free`."""
+
+    def space(self, path: str) -> tuple[int, int]:
+        return 1 << 40, 1 << 40
+
+
+def test_room_that_was_given_up_is_not_taken_for_as_much_beside_it() -> None:
+    kit = Kit()
+    kit.disk = _Quota()
+    kit.disk.make_dir("/data")
+    kit.disk.free = RESERVE_BYTES
+    reserves = kit.begun()
+    reserves.refused("/data", QUOTA)
+    assert not reserves.recover("/data")
+    assert kit.disk.free == RESERVE_BYTES
+    kit.disk.free = 2 * RESERVE_BYTES
+    assert reserves.recover("/data")
+    assert (kit.reserved_bytes, kit.disk.free) == (RESERVE_BYTES, RESERVE_BYTES)
+
+
+def test_a_first_reserve_that_is_refused_leaves_no_mark() -> None:
+    kit = Kit()
+    kit.disk.inject("allocate", errno.EDQUOT)
+    kit.begun()
+    assert kit.reserved_bytes is None
+    assert kit.begun().short == set()
 
 
 def test_a_reserve_that_a_crash_left_unfinished_is_finished() -> None:

@@ -291,7 +291,7 @@ class LogManager:
         assert key not in self._logs, f"{partition_name(*key)} exists"
         if key in self.offline_partitions:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline_partitions[key])
-        self.begin_again(work)  # it may have the name of one of them
+        self.begin_again(work, key)
         log_dir = self._emptiest()
         log_dir.planned += 1
         creation = Creation(key, topic_id, config or self._default_config, log_dir.path)
@@ -310,10 +310,13 @@ class LogManager:
         """Whether some that are out of service wait for another name."""
         return bool(self._refused)
 
-    def begin_again(self, work: Rearrangement) -> None:
-        """Plans once more what a full disk refused."""
-        work.departures += self._refused
-        self._refused.clear()
+    def begin_again(self, work: Rearrangement, name: TopicPartition | None = None) -> None:
+        """Plans once more what a full disk refused: all of it, or what has a name that is to be
+        used again."""
+        refused, self._refused = self._refused, []
+        for one in refused:
+            is_asked = name is None or (one.log.topic, one.log.partition) == name
+            (work.departures if is_asked else self._refused).append(one)
 
     def perform(self, work: Rearrangement) -> None:
         """Does what was planned; for a worker thread, one at a time."""

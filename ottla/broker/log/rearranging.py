@@ -115,17 +115,20 @@ class Rearrangement:
                 self.failures[log_dir] = (Call.WRITE, error)
 
     def _depart(self, disk: Disk, log_dir: str) -> None:
-        call = Call.WRITE
+        mine = [one for one in self.departures if one.log_dir == log_dir]
         try:
-            for one in self.departures:
-                if one.log_dir == log_dir:
-                    one.log.set_directory_aside(one.new_path)
-            call = Call.SYNC
+            for one in mine:
+                one.log.set_directory_aside(one.new_path)
+        except OSError as error:
+            self.failures[log_dir] = (Call.WRITE, error)
+        if not any(one.log.home.moved for one in mine):
+            return
+        try:
             disk.sync_dir(log_dir)
         except OSError as error:
             # What could not be opened was not synced: that is no failed sync.
-            was_synced = call is Call.SYNC and error.errno not in NO_DESCRIPTOR_ERRORS
-            self.failures[log_dir] = (Call.SYNC if was_synced else Call.WRITE, error)
+            call = Call.WRITE if error.errno in NO_DESCRIPTOR_ERRORS else Call.SYNC
+            self.failures[log_dir] = (call, error)
 
 
 def _make(

@@ -15,7 +15,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterable
 
-from ottla.broker.faults import FULL_DISK_ERRORS
+from ottla.broker.faults import FULL_DISK_ERRORS, Call, takes_dir_offline
 from ottla.broker.ports import Disk, Events
 
 RESERVE_FILE = "ottla-reserve"
@@ -46,7 +46,7 @@ class Reserves:
             try:
                 self._begin(log_dir)
             except OSError as error:
-                self._events.warning("no_room_kept_back", dir=log_dir, error=str(error))
+                self.do_without(log_dir, error)
 
     def refused(self, log_dir: str, error: OSError) -> None:
         """A write was, for want of room: gives up what is kept back there, if it is short of it.
@@ -62,10 +62,13 @@ class Reserves:
 
     def recover(self, log_dir: str) -> bool:
         """Whether there is room for the reserve, and as much again; it is taken then. Any thread,
-        one at a time; to be told by `recovered`."""
+        one at a time; to be told by `recovered`, and by `do_without` where OSError is raised."""
         try:
-            return self._keep(log_dir)
-        except OSError:
+            # A quota has the same room for both, whatever the disk says is free.
+            return self._keep(log_dir, spare_bytes=RESERVE_BYTES)
+        except OSError as error:
+            if takes_dir_offline(Call.WRITE, error):
+                raise
             return False
 
     def recovered(self, log_dir: str) -> None:
@@ -73,6 +76,13 @@ class Reserves:
         self.short.discard(log_dir)
         self._events.info("log_dir_full_no_more", dir=log_dir)
         self.on_change()
+
+    def do_without(self, log_dir: str, error: OSError) -> None:
+        """Nothing can be kept back there, for another reason than want of room."""
+        self._events.warning("no_room_kept_back", dir=log_dir, error=str(error))
+        if log_dir in self.short:
+            self.short.discard(log_dir)
+            self.on_change()
 
     # inside
 
@@ -90,22 +100,28 @@ class Reserves:
         else:
             self._held.add(log_dir)
 
-    def _keep(self, log_dir: str) -> bool:
+    def _keep(self, log_dir: str, spare_bytes: int = 0) -> bool:
         _, free_bytes = self._disk.space(log_dir)
         if free_bytes < 2 * RESERVE_BYTES:
             return False
         path = f"{log_dir}/{RESERVE_FILE}"
+        was_there = self._disk.exists(path)
         try:
-            self._disk.allocate(path, RESERVE_BYTES)
+            self._disk.allocate(path, RESERVE_BYTES + spare_bytes)
         except OSError as error:
             if error.errno not in FULL_DISK_ERRORS:
                 raise
-            self._empty(path)
+            if was_there:
+                self._cut(path, 0)
+            else:
+                self._disk.remove(path)
             return False
+        if spare_bytes:
+            self._cut(path, RESERVE_BYTES)
         return True
 
     def _give_up(self, log_dir: str) -> None:
-        self._empty(f"{log_dir}/{RESERVE_FILE}")
+        self._cut(f"{log_dir}/{RESERVE_FILE}", 0)
         self._held.discard(log_dir)
         self._is_short(log_dir)
 
@@ -128,9 +144,9 @@ class Reserves:
         finally:
             file.close()
 
-    def _empty(self, path: str) -> None:
+    def _cut(self, path: str, size: int) -> None:
         file = self._disk.open(path)
         try:
-            file.truncate(0)
+            file.truncate(size)
         finally:
             file.close()

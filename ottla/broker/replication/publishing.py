@@ -159,8 +159,11 @@ class Publisher:
             ]
             for one in wanted:
                 self._create(work, image, configs, one, refused)
-            await self._in_worker(partial(self._logs.perform, work))
-            made = {(log.topic, log.partition) for log in self._logs.adopt(work)}
+            try:
+                await self._in_worker(partial(self._logs.perform, work))
+            finally:  # also where the job is cancelled
+                logs = self._logs.adopt(work)
+            made = {(log.topic, log.partition) for log in logs}
             planned = {one.key for one in work.creations}
             self._unmade = {key: None for key in self._unmade if key in planned - made}
             for one in wanted:
