@@ -10,6 +10,7 @@ import pytest
 from tests.bench import host_pages
 
 SIZE = 64 << 20
+LOOKS = 5
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage")
 
 
@@ -31,7 +32,8 @@ def test_one_page_of_each_block_is_held() -> None:
     before = _held_pages()
     faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     with host_pages.kept(SIZE):
-        held = _held_pages() - before
+        # A page that the kernel is moving to another place is not counted meanwhile.
+        held = max(_held_pages() for _ in range(LOOKS)) - before
         touched = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
     assert touched >= SIZE // resource.getpagesize()
     assert held == SIZE // host_pages.BLOCK
