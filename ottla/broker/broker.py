@@ -658,7 +658,8 @@ class Broker:
         self.logs.faults.failed(self._static.metadata_dir, Call.WRITE, error)
 
     def _room_has_changed(self) -> None:
-        self.replicas.refuse_clients_in(self._reserves.short)
+        self.logs.full_dirs = frozenset(self._reserves.short)
+        self.replicas.keep_room(self._reserves.short)
 
     def _dir_offline(self, path: str) -> None:
         for partition in list(self.replicas):

@@ -104,14 +104,16 @@ def schedule_jobs(scheduler: Scheduler, rooms: Rooms, server: Server) -> None:
 async def look_for_room(rooms: Rooms) -> None:
     """Serves clients again in the log dirs that were full, where there is room."""
     reserves = rooms.reserves
-    for path in reserves.short - rooms.logs.offline_dirs.keys():
+    for path in reserves.short.keys() - rooms.logs.offline_dirs.keys():
         try:
-            is_there = await in_worker(partial(reserves.recover, path))
+            own_bytes = await in_worker(partial(reserves.recover, path))
         except OSError as error:
             reserves.do_without(path, error)
         else:
-            if is_there:
+            if own_bytes is None:
                 reserves.recovered(path)
+            else:
+                reserves.not_recovered(path, own_bytes)
 
 
 def expire_producers(rooms: Rooms) -> None:

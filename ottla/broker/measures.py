@@ -208,7 +208,7 @@ class Measures:
         registry.watch(
             "ottla_full_log_dirs",
             "Log directories where clients' records are refused until there is room again.",
-            lambda: len(rooms.reserves.short - rooms.logs.offline_dirs.keys()),
+            lambda: len(rooms.reserves.short.keys() - rooms.logs.offline_dirs.keys()),
         )
         registry.watch(
             "ottla_refused_disk_calls_total",

@@ -280,6 +280,22 @@ async def test_a_full_disk_refuses_and_leaves_what_is_on_it(house: House) -> Non
     assert await _committed(house) == 9
 
 
+async def test_commits_leave_a_full_disk_its_last_room(house: House) -> None:
+    await ask(house, _commit(7), 9)
+    partition, replicas = _led(house), house.rooms.replicas
+    before = partition.log.size_bytes
+    await ask(house, _commit(8), 9)
+    size = partition.log.size_bytes - before
+    log_dir = house.rooms.logs.dir_of(partition.log)
+    replicas.keep_room({log_dir: 2 * size - 1})
+
+    assert _code(await ask(house, _commit(9), 9)) == 0
+    assert _code(await ask(house, _commit(10), 9)) == ErrorCode.NOT_COORDINATOR
+    assert await _committed(house) == 9
+    replicas.keep_room({})
+    assert _code(await ask(house, _commit(11), 9)) == 0
+
+
 async def test_a_lost_disk_is_not_coordinated(house: House) -> None:
     await ask(house, _commit(7), 9)
     partition = _led(house)

@@ -639,18 +639,6 @@ def test_a_partition_created_again_has_no_records_of_one_that_could_not_be_opene
     assert kit.disk.exists(f"{path}/00000000000000000000.log")
 
 
-def test_a_full_disk_refuses_a_creation_and_nothing_more() -> None:
-    kit = Kit()
-    manager = kit.started()
-    kit.disk.free = 0
-    with pytest.raises(OSError, match="No space left"):
-        manager.create("t", 0, TOPIC_ID)
-    assert not manager.offline_dirs
-    kit.disk.free = 1 << 30
-
-    append(manager.create("t", 0, TOPIC_ID))
-
-
 def test_a_lost_partition_metadata_is_given_again() -> None:
     kit = Kit()
     manager = kit.started()

@@ -51,7 +51,7 @@ class _InterruptingFile(SimFile):
 
 
 def delete_and_make_again(disk: SimDisk, log: Log) -> None:
-    log.set_directory_aside(ASIDE)
+    log.home.move_to(ASIDE)
     disk.make_dir(DIRECTORY)
     second = open_log(disk)
     append(second, epoch=9)
@@ -88,7 +88,7 @@ def test_a_deleted_log_whose_name_nobody_took_is_no_bad_disk() -> None:
     append(log)
     ticket = log.begin_flush()
     assert ticket is not None
-    disk.where, disk.interruption = "orders-0/.", lambda: log.set_directory_aside(ASIDE)
+    disk.where, disk.interruption = "orders-0/.", lambda: log.home.move_to(ASIDE)
     ticket.sync()
 
     assert ticket.error is None
@@ -120,7 +120,7 @@ class _MovedBeforeRemoval(SimDisk):
     def remove(self, path: str) -> None:
         if self.log is not None:
             log, self.log = self.log, None
-            log.set_directory_aside(ASIDE)
+            log.home.move_to(ASIDE)
         super().remove(path)
 
 

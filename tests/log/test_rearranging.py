@@ -103,7 +103,7 @@ def test_what_was_renamed_before_a_refusal_is_durable() -> None:
     kit.disk.inject("rename", errno.ENOSPC, path="/data/t-1")
     manager.perform(work)
     manager.adopt(work)
-    assert (len(manager.deletions), manager.has_refused) == (1, True)
+    assert (len(manager.deletions), manager.has_refused()) == (1, True)
     other = Rearrangement()
     manager.begin_create(other, "u", 0, OTHER_ID)
     assert other.departures == [], "its name is another"
@@ -120,14 +120,14 @@ def test_what_a_full_disk_will_not_rename_is_deleted_when_there_is_room() -> Non
     append(manager.create("t", 0, TOPIC_ID))
     kit.disk.inject("rename", errno.ENOSPC, path="/data/t-0", times=2)
     manager.delete("t", 0)
-    assert (manager.get("t", 0), manager.has_refused) == (None, True)
+    assert (manager.get("t", 0), manager.has_refused()) == (None, True)
     assert not manager.offline_dirs, "nothing was synced"
     with pytest.raises(OSError, match="No space left"):
         manager.create("t", 0, OTHER_ID)  # the name is not free yet
     assert kit.disk.exists("/data/t-0")
 
     log = manager.create("t", 0, OTHER_ID)
-    assert (log.log_end_offset, manager.has_refused) == (0, False)
+    assert (log.log_end_offset, manager.has_refused()) == (0, False)
     kit.clock.advance(CONFIG.file_delete_delay_ms)
     for removal in manager.deletions.due_directories():
         for _ in manager.deletions.remove_directory(removal):

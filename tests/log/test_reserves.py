@@ -43,7 +43,7 @@ class Kit:
 def test_room_is_kept_back_and_stays_so() -> None:
     kit = Kit()
     for _ in range(2):
-        assert kit.begun().short == set()
+        assert kit.begun().short == {}
         assert kit.reserved_bytes == RESERVE_BYTES
         assert kit.disk.free == (1 << 30) - RESERVE_BYTES
     assert kit.changes == 0
@@ -54,18 +54,19 @@ def test_a_full_disk_has_that_room_until_as_much_is_free_beside_it() -> None:
     reserves = kit.begun()
     kit.disk.free = RESERVE_BYTES - 1
     reserves.refused("/data", FULL)
-    assert (reserves.short, kit.changes) == ({"/data"}, 1)
+    own_bytes = 2 * RESERVE_BYTES - 1 - START_BYTES
+    assert (reserves.short, kit.changes) == ({"/data": own_bytes}, 1)
     assert kit.disk.free == 2 * RESERVE_BYTES - 1
     assert kit.events.fields("log_dir_full")["room_needed_bytes"] == 2 * RESERVE_BYTES
     reserves.refused("/data", FULL)
     assert kit.changes == 1, "there is no more to give up"
 
-    assert not reserves.recover("/data")
+    assert reserves.recover("/data") == own_bytes
     kit.disk.free += 1
-    assert reserves.recover("/data")
-    assert reserves.short == {"/data"}, "until it is told"
+    assert reserves.recover("/data") is None
+    assert reserves.short == {"/data": own_bytes}, "until it is told"
     reserves.recovered("/data")
-    assert (reserves.short, kit.changes) == (set(), 2)
+    assert (reserves.short, kit.changes) == ({}, 2)
     assert (kit.reserved_bytes, kit.disk.free) == (RESERVE_BYTES, RESERVE_BYTES)
     assert "log_dir_full_no_more" in kit.events.names
 
@@ -75,34 +76,57 @@ def test_a_write_that_is_refused_beside_much_room_gives_up_nothing() -> None:
     kit = Kit()
     reserves = kit.begun()
     reserves.refused("/data", FULL)
-    assert reserves.short == set()
+    assert reserves.short == {}
     reserves.refused("/data", QUOTA)  # of which the disk's room tells nothing
-    assert reserves.short == {"/data"}
+    assert reserves.short.keys() == {"/data"}
 
 
 def test_the_next_start_refuses_clients_too() -> None:
     kit = Kit()
     kit.disk.free = 0
     first = Kit.begun(kit)
-    assert first.short == set(), "what there is no room for is not kept back"
+    assert first.short == {}, "what there is no room for is not kept back"
     kit.disk.free = 1 << 30
     reserves = kit.begun()
     kit.disk.free = 0
     reserves.refused("/data", FULL)
 
-    assert kit.begun().short == {"/data"}
+    assert kit.begun().short.keys() == {"/data"}
     kit.disk.free = 2 * RESERVE_BYTES
-    assert kit.begun().short == set()
+    assert kit.begun().short == {}
 
 
 def test_a_start_that_may_lack_room_has_that_which_was_kept_back() -> None:
     kit = Kit()
     kit.begun()
     kit.disk.free = START_BYTES
-    assert kit.begun().short == set()
+    assert kit.begun().short == {}
     kit.disk.free = START_BYTES - 1
-    assert kit.begun().short == {"/data"}
+    assert kit.begun().short.keys() == {"/data"}
     assert kit.disk.free == START_BYTES - 1 + RESERVE_BYTES
+
+
+def test_the_brokers_own_records_have_all_of_it_but_what_a_start_needs() -> None:
+    kit = Kit()
+    reserves = kit.begun()
+    kit.disk.free = 0
+    reserves.refused("/data", FULL)
+    assert reserves.short == {"/data": RESERVE_BYTES - START_BYTES}
+    for free_bytes, own_bytes in ((START_BYTES + 1, 1), (START_BYTES - 1, 0)):
+        kit.disk.free = free_bytes
+        found = reserves.recover("/data")
+        assert found == own_bytes
+        reserves.not_recovered("/data", found)
+        assert reserves.short == {"/data": own_bytes}
+    assert kit.changes == 3
+
+
+def test_a_sparse_copy_of_it_is_filled() -> None:
+    kit = Kit()
+    kit.begun()
+    kit.disk.inject("allocate", errno.ENOSPC)
+    assert kit.begun().short.keys() == {"/data"}, "it was no room"
+    assert kit.begun().short == {}
 
 
 def test_a_small_disk_does_without() -> None:
@@ -111,7 +135,7 @@ def test_a_small_disk_does_without() -> None:
     assert kit.reserved_bytes is None
     kit.disk.free = 0
     reserves.refused("/data", FULL)
-    assert reserves.short == set(), "every write is tried there"
+    assert reserves.short == {}, "every write is tried there"
 
 
 @pytest.mark.parametrize("call", ["create", "allocate", "space"])
@@ -119,11 +143,11 @@ def test_a_file_system_that_refuses_it_for_another_reason_does_without(call: str
     kit = Kit()
     kit.disk.inject(call, errno.EOPNOTSUPP)
     reserves = kit.begun()
-    assert reserves.short == set()
+    assert reserves.short == {}
     assert kit.events.fields("no_room_kept_back")["dir"] == "/data"
     kit.disk.free = 0
     reserves.refused("/data", FULL)
-    assert reserves.short == set()
+    assert reserves.short == {}
 
 
 def test_room_that_goes_while_it_is_taken_is_given_back() -> None:
@@ -133,11 +157,11 @@ def test_room_that_goes_while_it_is_taken_is_given_back() -> None:
     reserves.refused("/data", FULL)
     kit.disk.free = 1 << 30
     kit.disk.inject("allocate", errno.ENOSPC)
-    assert not reserves.recover("/data")
+    assert reserves.recover("/data") is not None
     assert kit.reserved_bytes == 0
     kit.disk.inject("open", errno.EMFILE, path=RESERVE_FILE)
-    assert not reserves.recover("/data")
-    assert reserves.recover("/data")
+    assert reserves.recover("/data") is not None
+    assert reserves.recover("/data") is None
 
 
 def test_a_reserve_that_can_be_made_no_more_keeps_no_client_out() -> None:
@@ -150,7 +174,7 @@ def test_a_reserve_that_can_be_made_no_more_keeps_no_client_out() -> None:
     with pytest.raises(OSError, match="Read-only") as caught:
         reserves.recover("/data")
     reserves.do_without("/data", caught.value)
-    assert (reserves.short, kit.changes) == (set(), 2)
+    assert (reserves.short, kit.changes) == ({}, 2)
     assert "Read-only" in kit.events.fields("no_room_kept_back")["error"]
 
 
@@ -168,10 +192,10 @@ def test_room_that_was_given_up_is_not_taken_for_as_much_beside_it() -> None:
     kit.disk.free = RESERVE_BYTES
     reserves = kit.begun()
     reserves.refused("/data", QUOTA)
-    assert not reserves.recover("/data")
+    assert reserves.recover("/data") is not None
     assert kit.disk.free == RESERVE_BYTES
     kit.disk.free = 2 * RESERVE_BYTES
-    assert reserves.recover("/data")
+    assert reserves.recover("/data") is None
     assert (kit.reserved_bytes, kit.disk.free) == (RESERVE_BYTES, RESERVE_BYTES)
 
 
@@ -180,13 +204,13 @@ def test_a_first_reserve_that_is_refused_leaves_no_mark() -> None:
     kit.disk.inject("allocate", errno.EDQUOT)
     kit.begun()
     assert kit.reserved_bytes is None
-    assert kit.begun().short == set()
+    assert kit.begun().short == {}
 
 
 def test_a_reserve_that_a_crash_left_unfinished_is_finished() -> None:
     kit = Kit()
     kit.disk.allocate(PATH, RESERVE_BYTES // 2)
-    assert kit.begun().short == set()
+    assert kit.begun().short == {}
     assert kit.reserved_bytes == RESERVE_BYTES
 
 
@@ -196,5 +220,5 @@ def test_a_disk_that_will_not_give_it_up_is_told() -> None:
     kit.disk.free = 0
     kit.disk.inject("truncate", errno.EIO)
     reserves.refused("/data", FULL)
-    assert reserves.short == set()
+    assert reserves.short == {}
     assert kit.events.fields("no_room_given_up")["dir"] == "/data"

@@ -97,7 +97,7 @@ def test_a_deleted_topic_is_no_fault_and_its_successor_is_left_alone(
     mending = Mending()
 
     def delete() -> None:
-        mending.log.set_directory_aside(ASIDE)
+        mending.log.home.move_to(ASIDE)
         if made_again:
             mending.disk.make_dir(DIRECTORY)
             second = open_log(mending.disk)
@@ -168,7 +168,7 @@ def test_nothing_is_read_of_a_topic_that_was_made_anew_under_the_name(
     base_offset, size = work.segment.base_offset, work.segment.size
 
     def delete() -> None:
-        bench.log.set_directory_aside(ASIDE)
+        bench.log.home.move_to(ASIDE)
         if made_again:
             disk.make_dir(DIRECTORY)
             transactional_log(disk)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
 from collections.abc import Callable
 from functools import partial
@@ -505,6 +506,61 @@ async def test_a_dir_that_fails_ends_the_move_and_the_old_one_serves(call: str) 
             for mode in (CrashMode.ALL_KEPT, CrashMode.SUBSET):
                 left = house.disk.crash(random.Random(passing), mode)
                 check(_only(open_dirs(left)), mover.acknowledged)
+
+
+async def test_a_full_dir_keeps_the_old_one_till_it_has_room() -> None:
+    async with House(TWO_DIRS) as house:
+        mover = await movers(house)
+        old_dir, target = mover.log_dir, mover.other_dir
+        full = house.disk.inject("rename", errno.ENOSPC, path=f"{old_dir}/t-0", times=1000)
+        await mover.alter(target)
+        await mover.moves.run()
+        assert mover.log_dir == target
+        assert house.rooms.logs.has_refused(old_dir, T)
+        await mover.send()
+
+        left = house.disk.crash(random.Random(1), CrashMode.PROCESS)
+        refused = left.inject("rename", errno.ENOSPC, path=f"{old_dir}/t-0")
+        manager = open_dirs(left)
+        assert (refused.times, manager.offline_dirs) == (0, {})
+        assert manager.dir_of(_only(manager)) == target
+        check(_only(manager), mover.acknowledged)
+        manager.shutdown(1)
+        assert _names(left, old_dir, Kind.PARTITION) == []
+
+        full.passing = 1  # the file that says whose the copy is
+        assert await mover.alter(old_dir) == 0
+        await mover.moves.run()
+        assert (mover.log_dir, house.rooms.logs.offline_dirs) == (target, {})
+        assert "cannot be renamed yet" in house.events.named("replica_move_failed")[0]["error"]
+        full.times = 0
+        await mover.alter(old_dir)
+        await mover.moves.run()
+        assert (mover.log_dir, house.rooms.logs.has_refused()) == (old_dir, False)
+        check(mover.partition.log, mover.acknowledged)
+        assert _names(house.disk, target, Kind.PARTITION) == []
+
+
+async def test_nothing_moves_to_a_full_dir() -> None:
+    async with House(TWO_DIRS) as house:
+        mover = await movers(house)
+        logs, old_dir, target = house.rooms.logs, mover.log_dir, mover.other_dir
+        logs.full_dirs = frozenset([target])
+        assert await mover.alter(target) == ErrorCode.KAFKA_STORAGE_ERROR
+        logs.full_dirs = frozenset()
+        assert await mover.alter(target) == 0
+        logs.full_dirs = frozenset([target])
+        refused = house.disk.inject("rename", errno.ENOSPC, path=target)
+        await mover.moves.run()
+
+        assert (mover.log_dir, logs.offline_dirs, refused.times) == (old_dir, {}, 0)
+        assert (
+            house.events.named("replica_move_failed")[0]["error"]
+            == f"KAFKA_STORAGE_ERROR: {target} is full"
+        )
+        assert logs.has_refused(), "the copy goes when its directory can be renamed"
+        logs.shutdown(1)
+        assert _names(house.disk, target, Kind.FUTURE) == []
 
 
 async def test_a_stop_in_the_middle_is_gone_on_with() -> None:

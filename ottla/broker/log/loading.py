@@ -26,6 +26,8 @@ from ottla.broker.log.directories import (
     partition_name,
 )
 from ottla.broker.log.log import Log
+from ottla.broker.log.partition_dir import PartitionDir
+from ottla.broker.log.rearranging import Departure
 from ottla.broker.ports import Clock, Disk, Events, Rng
 from ottla.config.types import LogConfig
 from ottla.protocol.wire import ZERO_UUID
@@ -65,6 +67,8 @@ class Survey:
     partitions: list[PartitionName] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
     copies: list[FoundCopy] = field(default_factory=list)
+    # What is in another dir as well, and not served here: yet to be renamed.
+    departures: list[Departure] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -126,14 +130,15 @@ def survey_all(
         return surveys
     for found in list(surveys):
         try:
-            set_doubles_aside(disk, found, doubled, topic_id_of=topic_id_of, rng=rng, events=events)
+            _leave_out_strays(disk, found, doubled, topic_id_of=topic_id_of, rng=rng, events=events)
         except OSError as error:
-            faults.failed(found.log_dir, Call.SYNC, error)
+            # Not a bad range, either.
+            faults.failed(found.log_dir, Call.WRITE, error)
             surveys.remove(found)
     return surveys
 
 
-def set_doubles_aside(
+def _leave_out_strays(
     disk: Disk,
     found: Survey,
     doubled: set[PartitionName],
@@ -144,20 +149,27 @@ def set_doubles_aside(
 ) -> None:
     """Takes out of a survey what lies in another dir as well and is of a topic deleted since.
 
-    Such a partition is left in a dir that was offline while its topic was deleted and made again.
-    Its files are kept. Raises OSError.
+    Such a partition is left in a dir that was offline while its topic was deleted, or that had no
+    room for another name. Its files are kept. Raises OSError.
     """
     for name in [one for one in found.partitions if one in doubled]:
         directory = f"{found.log_dir}/{partition_name(name.topic, name.partition)}"
         topic_id = checkpoints.read_partition_metadata(disk, directory, events)
         right_id = topic_id_of(name.topic)
-        if topic_id is None or right_id is None or topic_id == right_id:
-            continue
-        path = f"{found.log_dir}/{aside_name(name.topic, name.partition, Kind.STRAY, rng)}"
-        disk.rename(directory, path)
-        disk.sync_dir(found.log_dir)
-        found.partitions.remove(name)
-        events.warning("stray_partition_kept", path=path)
+        if right_id is None or topic_id not in (None, right_id):
+            leave_out(disk, found, name, Kind.STRAY, rng=rng, events=events)
+
+
+def leave_out(
+    disk: Disk, found: Survey, name: PartitionName, kind: Kind, *, rng: Rng, events: Events
+) -> str:
+    """Takes a partition out of a survey; the path to which its directory is to go."""
+    key = (name.topic, name.partition)
+    path = f"{found.log_dir}/{aside_name(*key, kind, rng)}"
+    home = PartitionDir(disk, f"{found.log_dir}/{partition_name(*key)}", events)
+    found.partitions.remove(name)
+    found.departures.append(Departure(key, home, path, kind))
+    return path
 
 
 def doubled_partitions(surveys: list[Survey]) -> set[PartitionName]:

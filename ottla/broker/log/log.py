@@ -299,10 +299,6 @@ class Log(TrimmableLog):
 
     # the end
 
-    def set_directory_aside(self, path: str) -> None:
-        """Renames the directory of a log that is out of service; for a worker. Raises OSError."""
-        self._directory.move_to(path)
-
     def close(self, clean: bool = True) -> None:
         """Ends all use. `clean` first syncs all, cuts the indexes to size and writes a snapshot.
 

@@ -104,6 +104,8 @@ class LogManager:
         self.recovery_threads = recovery_threads
         # The dirs that get no new partition while there are others.
         self.cordoned_dirs: frozenset[str] = frozenset()
+        # Those where clients' records are refused, for want of room.
+        self.full_dirs: frozenset[str] = frozenset()
         self._log_dirs = {path: LogDir(disk, path) for path in self.dirs}
         self._logs: dict[TopicPartition, Log] = {}
         # Out of service, and where they were: workers may be at them, so the end closes them.
@@ -209,6 +211,10 @@ class LogManager:
             # Which of two is the newer cannot be known: better none than the wrong one.
             raise LogDirError(f"A move between log dirs cannot be ended: {error}.") from error
         check_unique(surveys)
+        work = Rearrangement()
+        work.departures += (gone for found in surveys for gone in found.departures)
+        self._perform_all(work)
+        surveys = [found for found in surveys if found.log_dir not in self.offline_dirs]
         opened = open_logs(
             self.disk,
             surveys,
@@ -238,8 +244,7 @@ class LogManager:
         """
         work = Rearrangement()
         self.begin_create(work, topic, partition, topic_id, config)
-        self.perform(work)
-        for log in self.adopt(work):
+        for log in self._perform_all(work):
             return log
         _, error = next(iter(work.failures.values()))
         raise error
@@ -252,8 +257,7 @@ class LogManager:
         """
         work = Rearrangement()
         self.begin_delete(work, topic, partition)
-        self.perform(work)
-        self.adopt(work)
+        self._perform_all(work)
 
     def set_aside(self, topic: str, partition: int) -> None:
         """Takes a log of no topic that the cluster knows out of service, and keeps its files.
@@ -262,8 +266,7 @@ class LogManager:
         """
         work = Rearrangement()
         self._begin_departure(work, self._logs[topic, partition], Kind.STRAY)
-        self.perform(work)
-        self.adopt(work)
+        self._perform_all(work)
 
     def leave_out(self, log: Log, reason: str) -> None:
         """Leaves a log offline, as one that could not be opened; its files stay where they are."""
@@ -305,17 +308,19 @@ class LogManager:
         for log_dir in self._log_dirs.values():
             log_dir.unopened.discard(key)
 
-    @property
-    def has_refused(self) -> bool:
-        """Whether some that are out of service wait for another name."""
-        return bool(self._refused)
+    def has_refused(self, log_dir: str | None = None, name: TopicPartition | None = None) -> bool:
+        """Whether what is out of service waits for another name: one of that name in a log dir, or
+        any."""
+        if log_dir is None:
+            return bool(self._refused)
+        return any((one.log_dir, one.key) == (log_dir, name) for one in self._refused)
 
     def begin_again(self, work: Rearrangement, name: TopicPartition | None = None) -> None:
         """Plans once more what a full disk refused: all of it, or what has a name that is to be
         used again."""
         refused, self._refused = self._refused, []
         for one in refused:
-            is_asked = name is None or (one.log.topic, one.log.partition) == name
+            is_asked = name is None or one.key == name
             (work.departures if is_asked else self._refused).append(one)
 
     def perform(self, work: Rearrangement) -> None:
@@ -330,14 +335,16 @@ class LogManager:
             self.faults.failed(path, call, error)
         for gone in work.departures:
             if gone.log_dir in self.offline_dirs:
-                self.leave(gone.log)
-            elif not gone.log.home.moved:
+                if gone.log is not None:
+                    self.leave(gone.log)
+            elif not gone.home.moved:
                 self._refused.append(gone)
             elif gone.kind is Kind.DELETED:
                 self.deletions.add(gone.log_dir, gone.new_path, gone.log)
             else:
                 self._events.warning("stray_partition_kept", path=gone.new_path)
-                gone.log.close(clean=False)
+                if gone.log is not None:
+                    gone.log.close(clean=False)
         made: list[Log] = []
         for one in work.creations:
             log_dir = self._log_dirs[one.log_dir]
@@ -435,8 +442,14 @@ class LogManager:
             self.post_error(partial(self.faults.failed, path, Call.WRITE, error))
 
     def shutdown(self, broker_epoch: int) -> None:
-        """Closes and syncs every log, and marks each dir clean in which nothing went wrong."""
+        """Closes and syncs every log, and marks each dir clean in which nothing went wrong.
+
+        What waits for another name is tried once more: the next start keeps it as a stray.
+        """
         self.scrubber.close()
+        work = Rearrangement()
+        self.begin_again(work)
+        self._perform_all(work)
         self.deletions.close()
         for log_dir in self._online():
             for log in list(log_dir.logs.values()):
@@ -468,11 +481,17 @@ class LogManager:
         """Gives the dirs back as a crash would: nothing is synced, nothing is marked clean."""
         self.scrubber.close()
         self.deletions.close()
-        for log in (*self._logs.values(), *self._left, *(one.log for one in self._refused)):
+        refused = [one.log for one in self._refused if one.log is not None]
+        for log in (*self._logs.values(), *self._left, *refused):
             log.close(clean=False)
         self._logs.clear()
         self._left.clear()
+        self._refused.clear()
         self.unlock()
+
+    def _perform_all(self, work: Rearrangement) -> list[Log]:
+        self.perform(work)
+        return self.adopt(work)
 
     def _online(self) -> list[LogDir]:
         return [one for one in self._log_dirs.values() if one.path not in self.offline_dirs]
@@ -481,7 +500,10 @@ class LogManager:
         online = self._online()
         assert online, "the process has to end when no log dir is left"
         open_ones = [one for one in online if one.path not in self.cordoned_dirs]
-        return min(open_ones or online, key=lambda one: len(one.logs) + one.planned)
+        return min(
+            open_ones or online,
+            key=lambda one: (one.path in self.full_dirs, len(one.logs) + one.planned),
+        )
 
     def _adopt(self, found: Survey, opened: Opened) -> None:
         log_dir = self._log_dirs[found.log_dir]
@@ -528,7 +550,7 @@ class LogManager:
     def _begin_departure(self, work: Rearrangement, log: Log, kind: Kind) -> None:
         log_dir = self.dir_of(log)
         path = f"{log_dir}/{aside_name(log.topic, log.partition, kind, self._rng)}"
-        work.departures.append(Departure(log, log_dir, path, kind))
+        work.departures.append(Departure.of(log, path, kind))
         del self._logs[log.topic, log.partition]
         del self._log_dirs[log_dir].logs[log.topic, log.partition]
         self._unsynced.forget(log)

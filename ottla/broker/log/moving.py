@@ -42,11 +42,10 @@ from ottla.broker.log.directories import (
     MAX_NAME_BYTES,
     Kind,
     PartitionName,
-    aside_name,
     partition_name,
 )
 from ottla.broker.log.file_slice import FileSlice
-from ottla.broker.log.loading import Survey, doubled_partitions
+from ottla.broker.log.loading import Survey, doubled_partitions, leave_out
 from ottla.broker.log.log import UPPER_LOG_END, Log
 from ottla.broker.log.producer_state import ProducerState
 from ottla.broker.ports import Clock, Disk, Events, Rng
@@ -106,18 +105,9 @@ def finish_exchanges(disk: Disk, surveys: list[Survey], *, rng: Rng, events: Eve
             continue
         kept = by_generation[-1][1]
         for survey in found:
-            if survey.log_dir == kept:
-                continue
-            path = _aside(survey.log_dir, name, rng)
-            disk.rename(f"{survey.log_dir}/{folder}", path)
-            disk.sync_dir(survey.log_dir)
-            survey.partitions.remove(name)
-            survey.deleted.append(path)
-            events.warning("replica_move_finished", kept=kept, removed=path)
-
-
-def _aside(log_dir: str, name: PartitionName, rng: Rng) -> str:
-    return f"{log_dir}/{aside_name(name.topic, name.partition, Kind.DELETED, rng)}"
+            if survey.log_dir != kept:
+                path = leave_out(disk, survey, name, Kind.DELETED, rng=rng, events=events)
+                events.warning("replica_move_finished", kept=kept, removed=path)
 
 
 class _OwnDescriptors:
@@ -225,15 +215,6 @@ class FutureCopy:
         if self.log is not None:
             self.log.close(clean=clean)
             self.log = None
-
-    def set_aside(self, path: str) -> None:
-        """Gives its directory another name, and closes it: the move came to nothing."""
-        if self.log is None:
-            self._disk.rename(self.path, path)
-        else:
-            self.log.set_directory_aside(path)
-        self._disk.sync_dir(self.log_dir)
-        self.close(clean=False)
 
     # the exchange
 

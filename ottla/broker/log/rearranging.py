@@ -20,6 +20,7 @@ from ottla.broker.log.checkpoints import TopicPartition
 from ottla.broker.log.directories import Kind, identified_name, partition_name
 from ottla.broker.log.flush import NO_DESCRIPTOR_ERRORS
 from ottla.broker.log.log import Log
+from ottla.broker.log.partition_dir import PartitionDir
 from ottla.broker.log.segment import LOG_SUFFIX
 from ottla.broker.ports import Clock, Disk, Events
 from ottla.config.types import LogConfig
@@ -49,15 +50,32 @@ class Removal:
 
 
 class Departure:
-    """A log that is no longer served, whose directory gets a name that says so."""
+    """A partition's directory that is no longer served and gets a name that says so, and its log,
+    where it is open."""
 
-    __slots__ = ("kind", "log", "log_dir", "new_path")
+    __slots__ = ("home", "key", "kind", "log", "log_dir", "new_path")
 
-    def __init__(self, log: Log, log_dir: str, new_path: str, kind: Kind) -> None:
-        self.log = log
-        self.log_dir = log_dir
+    def __init__(
+        self,
+        key: TopicPartition,
+        home: PartitionDir,
+        new_path: str,
+        kind: Kind,
+        log: Log | None = None,
+    ) -> None:
+        self.key = key
+        self.home = home
+        self.log_dir = checkpoints.parent_of(home.path)
         self.new_path = new_path
         self.kind = kind
+        self.log = log
+
+    @classmethod
+    def of(cls, log: Log, new_path: str, kind: Kind) -> Departure:
+        return cls((log.topic, log.partition), log.home, new_path, kind, log)
+
+    def __repr__(self) -> str:
+        return f"<Departure {self.home.path} to {self.new_path}>"
 
 
 class Creation:
@@ -118,10 +136,10 @@ class Rearrangement:
         mine = [one for one in self.departures if one.log_dir == log_dir]
         try:
             for one in mine:
-                one.log.set_directory_aside(one.new_path)
+                one.home.move_to(one.new_path)
         except OSError as error:
             self.failures[log_dir] = (Call.WRITE, error)
-        if not any(one.log.home.moved for one in mine):
+        if not any(one.home.moved for one in mine):
             return
         try:
             disk.sync_dir(log_dir)

@@ -3,8 +3,9 @@
 Whoever makes room on a full disk needs some first: to delete a topic takes records of the metadata,
 longer names for its directories, and checkpoints; to start takes a vote. So each dir has a file of
 nothing but room. It is given up when the disk has no room for a write, and from then on clients'
-records are refused there before they are tried, or they would have that room in a moment. When
-there is as much beside it, the file has its room again, and clients are served.
+records are refused there before they are tried, or they would have that room in a moment; the
+broker's own, like commits, may have all of it but the last part. When there is as much beside it,
+the file has its room again, and clients are served.
 
 A file of no bytes is one that was given up: the next start goes on refusing. A dir that never had
 room for one does without, and so does one whose file system refuses it for another reason.
@@ -22,7 +23,7 @@ RESERVE_FILE = "ottla-reserve"
 RESERVE_BYTES = 4 * 1024 * 1024
 """Some thousand blocks, of which a small file takes one."""
 START_BYTES = 1024 * 1024
-"""With less a start gives up the reserve before it writes anything."""
+"""With less a start gives up the reserve before it writes anything; commits do not have it."""
 
 
 class Reserves:
@@ -32,8 +33,9 @@ class Reserves:
         self._disk = disk
         self._events = events
         self._held: set[str] = set()
-        self.short: set[str] = set()
-        """The log dirs whose reserve was given up: clients' records are refused there."""
+        self.short: dict[str, int] = {}
+        """The log dirs whose reserve was given up: clients' records are refused there. And how many
+        bytes of the broker's own records there was room for when somebody last looked."""
         self.on_change: Callable[[], object] = lambda: None
         """Called when `short` has changed."""
 
@@ -60,42 +62,47 @@ class Reserves:
         except OSError as failed:
             self._events.warning("no_room_given_up", dir=log_dir, error=str(failed))
 
-    def recover(self, log_dir: str) -> bool:
-        """Whether there is room for the reserve, and as much again; it is taken then. Any thread,
-        one at a time; to be told by `recovered`, and by `do_without` where OSError is raised."""
+    def recover(self, log_dir: str) -> int | None:
+        """Takes the room for the reserve, if there is as much beside it: None then, else how many
+        bytes the broker's own records may have. Any thread, one at a time; to be told by
+        `recovered` or `not_recovered`, and by `do_without` where OSError is raised."""
         try:
             # A quota has the same room for both, whatever the disk says is free.
-            return self._keep(log_dir, spare_bytes=RESERVE_BYTES)
+            if self._keep(log_dir, spare_bytes=RESERVE_BYTES):
+                return None
+            return self._own_bytes(log_dir)
         except OSError as error:
             if takes_dir_offline(Call.WRITE, error):
                 raise
-            return False
+            return 0
 
     def recovered(self, log_dir: str) -> None:
         self._held.add(log_dir)
-        self.short.discard(log_dir)
+        self.short.pop(log_dir, None)
         self._events.info("log_dir_full_no_more", dir=log_dir)
+        self.on_change()
+
+    def not_recovered(self, log_dir: str, own_bytes: int) -> None:
+        self.short[log_dir] = own_bytes
         self.on_change()
 
     def do_without(self, log_dir: str, error: OSError) -> None:
         """Nothing can be kept back there, for another reason than want of room."""
         self._events.warning("no_room_kept_back", dir=log_dir, error=str(error))
-        if log_dir in self.short:
-            self.short.discard(log_dir)
+        if self.short.pop(log_dir, None) is not None:
             self.on_change()
 
     # inside
 
     def _begin(self, log_dir: str) -> None:
         path = f"{log_dir}/{RESERVE_FILE}"
-        if not self._disk.exists(path):
-            if self._keep(log_dir):
-                self._held.add(log_dir)
+        if self._keep(log_dir):  # or fills the holes that a copy of the dir has
+            self._held.add(log_dir)
+        elif not self._disk.exists(path):
             return
-        _, free_bytes = self._disk.space(log_dir)
-        if self._size(path) < RESERVE_BYTES and not self._keep(log_dir):
+        elif self._size(path) < RESERVE_BYTES:
             self._is_short(log_dir)
-        elif free_bytes < START_BYTES:
+        elif self._disk.space(log_dir)[1] < START_BYTES:
             self._give_up(log_dir)
         else:
             self._held.add(log_dir)
@@ -126,7 +133,7 @@ class Reserves:
         self._is_short(log_dir)
 
     def _is_short(self, log_dir: str) -> None:
-        self.short.add(log_dir)
+        self.short[log_dir] = self._own_bytes(log_dir)
         self._events.error(
             "log_dir_full",
             dir=log_dir,
@@ -136,6 +143,9 @@ class Reserves:
             room_needed_bytes=2 * RESERVE_BYTES,
         )
         self.on_change()
+
+    def _own_bytes(self, log_dir: str) -> int:
+        return max(0, self._disk.space(log_dir)[1] - START_BYTES)
 
     def _size(self, path: str) -> int:
         file = self._disk.open(path)

@@ -29,6 +29,7 @@ from ottla.broker.log.moving import (
     read_generation,
     write_generation,
 )
+from ottla.broker.log.partition_dir import PartitionDir
 from ottla.broker.log.rearranging import Departure, Rearrangement
 from ottla.broker.ports import Clock, Events, Rng
 from ottla.broker.replication.replicas import Partition, Replicas
@@ -123,6 +124,7 @@ class ReplicaMoves:
         name = PartitionName(partition.topic, partition.index, Kind.FUTURE)
         path = f"{log_dir}/{aside_name(*key, Kind.FUTURE, self._rng)}"
         copy = FutureCopy(self._logs.disk, log_dir, path, name, self._clock, self._events)
+        self._see_room(log_dir)
         try:
             await self._work(partial(copy.make, partition.topic_id))
         except OSError as error:
@@ -223,6 +225,7 @@ class ReplicaMoves:
         partition, copy = self._ready(move), move.copy
         if partition is None or copy.log is None:
             return False
+        self._see_room(copy.log_dir)
         source = partition.log
         loop = asyncio.get_running_loop()
         started_s, end_offset = loop.time(), source.log_end_offset
@@ -236,6 +239,11 @@ class ReplicaMoves:
         await asyncio.sleep(max(took_s, size / rate - took_s))
         # Else what is left is no more than what came during this turn.
         return copy.end_offset < end_offset
+
+    def _see_room(self, log_dir: str) -> None:
+        """KafkaError for a dir that has none: a copy would have what is left of it in a moment."""
+        if log_dir in self._logs.full_dirs:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log_dir} is full")
 
     async def _read_next(self, copy: FutureCopy, source: Log) -> bytes | None:
         """What the copy lacks next; None if it is as long as the log."""
@@ -262,6 +270,7 @@ class ReplicaMoves:
             exchanged = OSError("its replica is being exchanged")
             release: Callable[[], None] | None = None
             old_path: str | None = None
+            await self._free_name(move)
             try:
                 await self._work(partial(copy.prepare, old))
                 await self._work(partial(self._logs.expect, old, copy.log_dir))
@@ -288,7 +297,19 @@ class ReplicaMoves:
                     release()
             if new is not None and old_path is not None:
                 self._tell_success(move, new, self._clock.monotonic_ms() - held_ms)
-                await self._set_aside(old, old_path)
+                await self._depart(Departure.of(old, old_path, Kind.DELETED))  # step 4
+
+    async def _free_name(self, move: Move) -> None:
+        """Its name may still be that of a directory for whose other name there was no room."""
+        log_dir = move.copy.log_dir
+        if not self._logs.has_refused(log_dir, move.key):
+            return
+        work = Rearrangement()
+        self._logs.begin_again(work, move.key)
+        await self._perform(work)
+        if self._logs.has_refused(log_dir, move.key):
+            what = f"an older directory of its name in {log_dir} cannot be renamed yet"
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, what)
 
     async def _take_name(self, move: Move, old: Log) -> Log | None:
         """Step 3. Where it fails the old log goes on, but above whatever is on that disk."""
@@ -320,10 +341,12 @@ class ReplicaMoves:
             self._replicas.lead(new, partition.leader_epoch, move.copy.log_dir)
         return old_path
 
-    async def _set_aside(self, old: Log, path: str) -> None:
-        """Step 4."""
+    async def _depart(self, gone: Departure) -> None:
         work = Rearrangement()
-        work.departures.append(Departure(old, self._logs.dir_of(old), path, Kind.DELETED))
+        work.departures.append(gone)
+        await self._perform(work)
+
+    async def _perform(self, work: Rearrangement) -> None:
         await self._work(partial(self._logs.perform, work))
         self._logs.adopt(work)
 
@@ -360,18 +383,12 @@ class ReplicaMoves:
     async def _remove(self, move: Move) -> None:
         """Takes the files of a move away that came to nothing."""
         self._forget(move)
-        copy = move.copy
-        if copy.log_dir in self._logs.offline_dirs:
-            await self._leave(move)
-            return
-        path = f"{copy.log_dir}/{aside_name(*move.key, Kind.DELETED, self._rng)}"
-        try:
-            await self._work(partial(copy.set_aside, path))
-        except OSError as error:
-            self._logs.faults.failed(copy.log_dir, Call.WRITE, error)
-            await self._leave(move)
-        else:
-            self._logs.deletions.add(copy.log_dir, path, None)
+        await self._leave(move)
+        copy, logs = move.copy, self._logs
+        if copy.log_dir not in logs.offline_dirs:
+            home = PartitionDir(logs.disk, copy.path, self._events)
+            path = f"{copy.log_dir}/{aside_name(*move.key, Kind.DELETED, self._rng)}"
+            await self._depart(Departure(move.key, home, path, Kind.DELETED))
 
     async def _leave(self, move: Move) -> None:
         """Closes a copy whose files the next start finds: cleanly, for its dir may be marked so."""

@@ -145,7 +145,7 @@ class Publisher:
         Until then their clients are answered KAFKA_STORAGE_ERROR. And what was deleted while there
         was none, not even for another name, gets it now.
         """
-        if not self._unmade and not self._logs.has_refused:
+        if not self._unmade and not self._logs.has_refused():
             return False
         async with self._replicas.changes:
             image, work = image_of(), Rearrangement()

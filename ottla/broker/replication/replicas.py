@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from typing import TypeVar
 
@@ -101,8 +101,9 @@ class Replicas:
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[bytes, dict[int, Partition]] = {}
         self._pools: dict[str, SyncPool[Partition]] = {}
-        # Those of the log dirs whose room is kept for what the broker itself has to write.
-        self._short: set[SyncPool[Partition]] = set()
+        # Those of the log dirs whose room is kept for what the broker itself has to write, and how
+        # many bytes of its records may still have some of it.
+        self._short: dict[SyncPool[Partition], int] = {}
         self._last_appends: list[Callable[[], None]] = []
         self._waiting: dict[Partition, None] = {}
         self._looking: dict[FetchWaiter, Partition] = {}
@@ -156,9 +157,10 @@ class Replicas:
         if partition is not None:
             self._look_again(partition)
 
-    def refuse_clients_in(self, log_dirs: Iterable[str]) -> None:
-        """From now on clients' records are refused in these log dirs, and in no other."""
-        self._short = {self._pool_of(one) for one in log_dirs}
+    def keep_room(self, short: Mapping[str, int]) -> None:
+        """From now on clients' records are refused in these log dirs, and in no other; and the
+        broker's own after so many bytes."""
+        self._short = {self._pool_of(one): own_bytes for one, own_bytes in short.items()}
 
     def append(self, partition: Partition, records: memoryview) -> AppendResult:
         """Appends one batch from a client. KafkaError refuses it; nothing is written then.
@@ -191,6 +193,11 @@ class Replicas:
     def append_internal(self, partition: Partition, records: memoryview) -> AppendResult:
         """The same for a batch that the broker itself has made, whose contents are not judged."""
         log = partition.log
+        if partition.syncs in self._short:
+            left_bytes = self._short[partition.syncs] - len(records)
+            if left_bytes < 0:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "its log dir is full")
+            self._short[partition.syncs] = left_bytes
         try:
             result = log.append_as_leader(
                 records,
