@@ -54,7 +54,8 @@ def test_a_full_disk_has_that_room_until_as_much_is_free_beside_it() -> None:
     reserves = kit.begun()
     kit.disk.free = RESERVE_BYTES - 1
     reserves.refused("/data", FULL)
-    own_bytes = 2 * RESERVE_BYTES - 1 - START_BYTES
+    assert kit.disk.free == 2 * RESERVE_BYTES - 1
+    own_bytes = START_BYTES
     assert (reserves.short, kit.changes) == ({"/data": own_bytes}, 1)
     assert kit.disk.free == 2 * RESERVE_BYTES - 1
     assert kit.events.fields("log_dir_full")["room_needed_bytes"] == 2 * RESERVE_BYTES
@@ -111,14 +112,32 @@ def test_the_brokers_own_records_have_all_of_it_but_what_a_start_needs() -> None
     reserves = kit.begun()
     kit.disk.free = 0
     reserves.refused("/data", FULL)
-    assert reserves.short == {"/data": RESERVE_BYTES - START_BYTES}
-    for free_bytes, own_bytes in ((START_BYTES + 1, 1), (START_BYTES - 1, 0)):
+    assert reserves.short == {"/data": START_BYTES}
+    some = START_BYTES // 8
+    for free_bytes, own_bytes in (
+        (2 * START_BYTES, START_BYTES),
+        (2 * START_BYTES - 1, some),
+        (START_BYTES + some, some),
+        (START_BYTES + some - 1, 0),
+    ):
         kit.disk.free = free_bytes
         found = reserves.recover("/data")
-        assert found == own_bytes
-        reserves.not_recovered("/data", found)
+        assert (found, kit.disk.free) == (own_bytes, free_bytes)
+        reserves.not_recovered("/data", own_bytes)
         assert reserves.short == {"/data": own_bytes}
-    assert kit.changes == 3
+    assert kit.changes == 5
+
+
+def test_what_is_said_to_be_free_is_not_all_that_may_be_used() -> None:
+    """Root has the last blocks of some file systems."""
+    kit = Kit()
+    kit.begun()
+    kit.disk.space = lambda path: (1 << 40, 0)  # type: ignore[method-assign]
+    reserves = kit.begun()
+    assert reserves.short == {}
+    assert kit.reserved_bytes == RESERVE_BYTES
+    reserves.refused("/data", FULL)
+    assert reserves.recover("/data") == START_BYTES
 
 
 def test_a_sparse_copy_of_it_is_filled() -> None:

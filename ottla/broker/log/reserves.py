@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from ottla.broker.faults import FULL_DISK_ERRORS, Call, takes_dir_offline
 from ottla.broker.ports import Disk, Events
@@ -35,7 +36,7 @@ class Reserves:
         self._held: set[str] = set()
         self.short: dict[str, int] = {}
         """The log dirs whose reserve was given up: clients' records are refused there. And how many
-        bytes of the broker's own records there was room for when somebody last looked."""
+        bytes of the broker's own records may have some of that room until somebody looks again."""
         self.on_change: Callable[[], object] = lambda: None
         """Called when `short` has changed."""
 
@@ -102,10 +103,10 @@ class Reserves:
             return
         elif self._size(path) < RESERVE_BYTES:
             self._is_short(log_dir)
-        elif self._disk.space(log_dir)[1] < START_BYTES:
-            self._give_up(log_dir)
-        else:
+        elif self._has_room(path, START_BYTES, beside_bytes=RESERVE_BYTES):
             self._held.add(log_dir)
+        else:
+            self._give_up(log_dir)
 
     def _keep(self, log_dir: str, spare_bytes: int = 0) -> bool:
         _, free_bytes = self._disk.space(log_dir)
@@ -133,7 +134,9 @@ class Reserves:
         self._is_short(log_dir)
 
     def _is_short(self, log_dir: str) -> None:
-        self.short[log_dir] = self._own_bytes(log_dir)
+        self.short[log_dir] = 0
+        with suppress(OSError):  # who looks again will be told
+            self.short[log_dir] = self._own_bytes(log_dir)
         self._events.error(
             "log_dir_full",
             dir=log_dir,
@@ -145,7 +148,22 @@ class Reserves:
         self.on_change()
 
     def _own_bytes(self, log_dir: str) -> int:
-        return max(0, self._disk.space(log_dir)[1] - START_BYTES)
+        path = f"{log_dir}/{RESERVE_FILE}"
+        sizes = (START_BYTES, START_BYTES // 8)
+        return next((one for one in sizes if self._has_room(path, START_BYTES + one)), 0)
+
+    def _has_room(self, path: str, size: int, *, beside_bytes: int = 0) -> bool:
+        """Whether the file could be so much larger. Only to try tells: root has the last blocks of
+        some file systems, whatever is said to be free, and others have a quota."""
+        try:
+            self._disk.allocate(path, beside_bytes + size)
+        except OSError as error:
+            if error.errno not in FULL_DISK_ERRORS:
+                raise
+            return False
+        finally:
+            self._cut(path, beside_bytes)
+        return True
 
     def _size(self, path: str) -> int:
         file = self._disk.open(path)
