@@ -25,8 +25,8 @@ from ottla.broker.coordinator.record_format import RecordFormat
 from ottla.broker.coordinator.records import GROUP_RECORDS
 from ottla.broker.log.file_slice import FileSlice
 from ottla.broker.log.log import Log
-from ottla.broker.replication.replicas import Partition
-from ottla.protocol.errors import ErrorCode
+from ottla.broker.replication.replicas import OWN_BYTES_MIN, Partition
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import groups, share_group
 from ottla.protocol.messages.consumer_group import (
     ConsumerGroupDescribeRequest,
@@ -287,13 +287,28 @@ async def test_commits_leave_a_full_disk_its_last_room(house: House) -> None:
     await ask(house, _commit(8), 9)
     size = partition.log.size_bytes - before
     log_dir = house.rooms.logs.dir_of(partition.log)
-    replicas.keep_room({log_dir: 2 * size - 1})
+    replicas.keep_room({log_dir: OWN_BYTES_MIN + size})
+    runner, shard = house.rooms.groups.runner("g")
 
     assert _code(await ask(house, _commit(9), 9)) == 0
-    assert _code(await ask(house, _commit(10), 9)) == ErrorCode.NOT_COORDINATOR
-    assert await _committed(house) == 9
+    assert _code(await ask(house, _commit(10), 9)) == 0
+    assert _code(await ask(house, _commit(11), 9)) == ErrorCode.NOT_COORDINATOR
+    assert runner.shard is shard, "it is not ahead of its log"
+    assert await _committed(house) == 10
     replicas.keep_room({})
-    assert _code(await ask(house, _commit(11), 9)) == 0
+    assert _code(await ask(house, _commit(12), 9)) == 0
+
+
+async def test_other_records_of_the_broker_have_what_is_left_and_no_more(house: House) -> None:
+    partition, replicas = _led(house), house.rooms.replicas
+    batch = build_batch([Record(0, 0, b"\0\2\0\1g", b"\0\x63")])
+    replicas.keep_room({house.rooms.logs.dir_of(partition.log): 2 * len(batch) - 1})
+    assert replicas.is_spent(partition)
+    replicas.append_internal(partition, memoryview(batch))
+    with pytest.raises(KafkaError, match="is full") as refused:
+        replicas.append_internal(partition, memoryview(batch))
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert partition.log.log_end_offset == 1
 
 
 async def test_a_lost_disk_is_not_coordinated(house: House) -> None:

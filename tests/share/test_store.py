@@ -13,7 +13,7 @@ def test_no_more_settled_records_are_told_than_can_be() -> None:
     asked: list[Any] = []
     shard = SimpleNamespace(write=lambda _key, request, *_: asked.append(request))
     runner = SimpleNamespace(perform=lambda _work: None, now=lambda: None)
-    coordinator: Any = SimpleNamespace(runner=lambda _place: (runner, shard))
+    coordinator: Any = SimpleNamespace(runner_with_room=lambda _place: (runner, shard))
     store = ShareStore(coordinator, loop=None)  # type: ignore[arg-type]
 
     store.write(

@@ -461,6 +461,14 @@ class Coordinator(Generic[S]):
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         return self.runner_of(partition_for(key, count))
 
+    def runner_with_room(self, key: str) -> tuple[Runner[S], S]:
+        """The same for who may as well ask again: NOT_COORDINATOR where what the shard would write
+        has no room, for a shard whose append is refused is loaded anew."""
+        runner, shard = self.runner(key)
+        if self.replicas.is_spent(runner.partition):
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        return runner, shard
+
     def runner_of(self, index: int) -> tuple[Runner[S], S]:
         """The same of one partition of the topic."""
         runner = self._runners.get(index)

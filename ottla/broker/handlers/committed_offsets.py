@@ -82,7 +82,7 @@ def handle_offset_commit(
     if not request.topics:
         return OffsetCommitResponse(topics=_merged(refused, []))
     try:
-        runner, shard = rooms.groups.runner(request.group_id)
+        runner, shard = rooms.groups.runner_with_room(request.group_id)
     except KafkaError as error:
         response = commit_refused(request, error.code)
         response.topics = _merged(refused, response.topics)

@@ -55,7 +55,7 @@ def _commit(
         pending.complete(refused(request, _shown(code, version)))
         return
     try:
-        runner, shard = rooms.groups.runner(request.group_id)
+        runner, shard = rooms.groups.runner_with_room(request.group_id)
         if request.producer_epoch < runner.fence(request.producer_id).producer_epoch:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)
     except KafkaError as error:

@@ -29,6 +29,9 @@ from ottla.protocol.messages.fetch import FetchResponse
 
 K = TypeVar("K", str, bytes)
 
+OWN_BYTES_MIN = 64 * 1024
+"""What a coordinator gathers for one append is hardly more."""
+
 
 class Partition:
     """One led partition: its log, and who waits for it."""
@@ -214,6 +217,10 @@ class Replicas:
         if partition.online:
             self._look_again(partition)
         return result
+
+    def is_spent(self, partition: Partition) -> bool:
+        """Whether its log dir has hardly room for a batch of the broker's own."""
+        return self._short.get(partition.syncs, OWN_BYTES_MIN) < OWN_BYTES_MIN
 
     def _tell_refusal(self, log: Log, refused: KafkaError) -> None:
         """A disk that is full says no, and its log goes on."""

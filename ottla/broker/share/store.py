@@ -106,7 +106,7 @@ class ShareStore:
     ) -> None:
         """Calls `then` when it is durable, or with the reason why it may not be."""
         try:
-            runner, shard = self._find(key)
+            runner, shard = self._coordinator.runner_with_room(key.placed_by)
         except KafkaError as error:
             then(shown(error))
             return
