@@ -476,8 +476,10 @@ class Broker:
 
     async def lead_unmade(self) -> None:
         """Leads what can be made now that there is room again."""
-        if await self._publisher.make_unmade(lambda: self.quorum.image):
+        is_made = await self._publisher.make_unmade(lambda: self.quorum.image)
+        if is_made:
             self._take_up_coordinators()
+        if is_made or self._reports.is_behind:
             await self._reports.assign()
 
     def _endpoint(self, bound: Listener) -> EndpointImage:

@@ -2,7 +2,7 @@
 one of them is missing, and which get no new partitions (KIP-1066).
 
 A disk that is full keeps the metadata from being written. That ends nothing here: both are told
-anew with the next change.
+anew with the next change, and which dir holds what by a job as well (`is_behind`).
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ class DirectoryReports:
         self._logs = logs
         self._publisher = publisher
         self._events = events
+        self.is_behind = False
+        """Whether the controller could not be told which dir holds what."""
 
     def cordoned(self, config: BrokerConfig) -> list[bytes]:
         """The ids of the log dirs that get no new partitions."""
@@ -48,12 +50,14 @@ class DirectoryReports:
         if len(self._logs.dirs) == 1:
             return  # the controller knows where everything is
         places = self._publisher.places()
-        await self._submit(
+        self.is_behind = not await self._submit(
             partial(assign_directories, broker_id=self._logs.node_id, directories=places)
         )
 
-    async def _submit(self, command: Command) -> None:
+    async def _submit(self, command: Command) -> bool:
         try:
             await self._quorum.submit(command)
         except KafkaError as error:
             self._events.warning("directories_not_reported", error=str(error))
+            return False
+        return True

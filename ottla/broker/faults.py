@@ -2,6 +2,7 @@
 
     call            errno                                 reaction
     sync, sync_dir  any                                   the log dir is offline until restart
+    load            any                                   the same: what lies there is not known
     write, ...      ENOSPC, EDQUOT                        refused: clients get 56, and it goes on
     any             EMFILE, ENFILE, ENOMEM, EAGAIN        refused
     read            any other                             refused: the range is bad, the rest is not
@@ -38,6 +39,7 @@ class Call(Enum):
     READ = "read"
     WRITE = "write"  # and whatever else changes the disk: truncate, create, rename, remove
     SYNC = "sync"
+    LOAD = "load"  # whatever a start must know of a log dir
 
 
 class Reaction(Enum):
@@ -62,7 +64,7 @@ _SHORT_OF_MEANS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAG
 def takes_dir_offline(call: Call, error: OSError) -> bool:
     """The table above, without regard to which dir it is."""
     match call:
-        case Call.SYNC:
+        case Call.SYNC | Call.LOAD:
             return True
         case Call.READ:
             return False

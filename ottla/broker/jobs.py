@@ -104,16 +104,17 @@ def schedule_jobs(scheduler: Scheduler, rooms: Rooms, server: Server) -> None:
 async def look_for_room(rooms: Rooms) -> None:
     """Serves clients again in the log dirs that were full, where there is room."""
     reserves = rooms.reserves
-    for path in reserves.short.keys() - rooms.logs.offline_dirs.keys():
+    for path, own_room in list(reserves.short.items()):
+        if path in rooms.logs.offline_dirs:
+            continue
         try:
-            own_bytes = await in_worker(partial(reserves.recover, path))
+            if await in_worker(partial(reserves.recover, path)):
+                reserves.recovered(path)
+            elif own_room.is_due():
+                own_room.left_bytes = 0  # or some of it would be spent twice
+                own_room.left_bytes = await in_worker(partial(reserves.own_bytes, path))
         except OSError as error:
             reserves.do_without(path, error)
-        else:
-            if own_bytes is None:
-                reserves.recovered(path)
-            else:
-                reserves.not_recovered(path, own_bytes)
 
 
 def expire_producers(rooms: Rooms) -> None:

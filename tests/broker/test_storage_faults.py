@@ -14,10 +14,10 @@ import pytest
 
 from ottla.broker.faults import StorageLost
 from ottla.broker.jobs import look_for_room
-from ottla.broker.log.reserves import RESERVE_BYTES, RESERVE_FILE
+from ottla.broker.log.reserves import LOOKS_EACH, OWN_BYTES, RESERVE_BYTES, RESERVE_FILE
 from ottla.broker.posix import PosixDisk
 from ottla.broker.readiness import Readiness
-from ottla.protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from ottla.testing.embedded import Broker
 from tests.broker.faulty_file import FaultyFile
@@ -140,6 +140,14 @@ async def test_a_full_disk_keeps_room_for_who_makes_room(
         assert (await client.produce(topic, b"ours")).error_code == 0, "it was made elsewhere"
         await look_for_room(running.rooms)
         assert (await client.produce(other, b"ours")).error_code == STORAGE, "there is none yet"
+        own_room = running.rooms.reserves.short[full]
+        own_room.left_bytes = 0
+        for _ in range(LOOKS_EACH):
+            await look_for_room(running.rooms)
+        assert own_room.left_bytes == OWN_BYTES
+        led = running.replicas.get(other, 0)
+        assert led is not None
+        assert not running.replicas.is_spent(led)
 
         free_bytes[full] = 2 * RESERVE_BYTES
         await look_for_room(running.rooms)
@@ -147,6 +155,31 @@ async def test_a_full_disk_keeps_room_for_who_makes_room(
             assert (await client.produce(name, b"after")).error_code == 0
         assert reserve.stat().st_size == RESERVE_BYTES
         assert "ottla_full_log_dirs 0" in list(running.measures.registry.lines())
+
+
+class _FullQuorum:
+    async def submit(self, command: object) -> None:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+async def test_the_place_of_a_replica_is_told_when_there_is_room_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with _two_disks(tmp_path) as disks:
+        running, topic = disks.broker.running, disks.on_second
+        ids, node_id = running.logs.directory_ids, running.logs.node_id
+        partition = running.replicas.get(topic, 0)
+        assert partition is not None
+        with monkeypatch.context() as patch:
+            patch.setattr(running._reports, "_quorum", _FullQuorum())
+            await running.moves.begin(partition, disks.dirs[0])
+            async with asyncio.timeout(20):
+                while not running._reports.is_behind:
+                    await asyncio.sleep(0)
+        for place in (disks.dirs[1], disks.dirs[0]):
+            told = running.quorum.image.topics.by_name[topic].partitions[0]
+            assert told.directory_of(node_id) == ids[place]
+            await running.lead_unmade()
 
 
 async def test_a_stop_loses_nothing_that_is_to_be_deleted_again(

@@ -25,7 +25,8 @@ from ottla.broker.coordinator.record_format import RecordFormat
 from ottla.broker.coordinator.records import GROUP_RECORDS
 from ottla.broker.log.file_slice import FileSlice
 from ottla.broker.log.log import Log
-from ottla.broker.replication.replicas import OWN_BYTES_MIN, Partition
+from ottla.broker.log.reserves import OWN_BYTES_MIN, OwnRoom
+from ottla.broker.replication.replicas import Partition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import groups, share_group
 from ottla.protocol.messages.consumer_group import (
@@ -287,7 +288,7 @@ async def test_commits_leave_a_full_disk_its_last_room(house: House) -> None:
     await ask(house, _commit(8), 9)
     size = partition.log.size_bytes - before
     log_dir = house.rooms.logs.dir_of(partition.log)
-    replicas.keep_room({log_dir: OWN_BYTES_MIN + size})
+    replicas.keep_room({log_dir: OwnRoom(OWN_BYTES_MIN + size)})
     runner, shard = house.rooms.groups.runner("g")
 
     assert _code(await ask(house, _commit(9), 9)) == 0
@@ -302,7 +303,8 @@ async def test_commits_leave_a_full_disk_its_last_room(house: House) -> None:
 async def test_other_records_of_the_broker_have_what_is_left_and_no_more(house: House) -> None:
     partition, replicas = _led(house), house.rooms.replicas
     batch = build_batch([Record(0, 0, b"\0\2\0\1g", b"\0\x63")])
-    replicas.keep_room({house.rooms.logs.dir_of(partition.log): 2 * len(batch) - 1})
+    log_dir = house.rooms.logs.dir_of(partition.log)
+    replicas.keep_room({log_dir: OwnRoom(2 * len(batch) - 1)})
     assert replicas.is_spent(partition)
     replicas.append_internal(partition, memoryview(batch))
     with pytest.raises(KafkaError, match="is full") as refused:

@@ -6,9 +6,10 @@ import errno
 
 import pytest
 
+from ottla.broker.faults import Call
 from ottla.broker.log import checkpoints
 from ottla.broker.log.rearranging import Rearrangement
-from ottla.testing.disk import Fault
+from ottla.testing.disk import Fault, SimFile
 from tests.log.test_manager import OTHER_ID, TOPIC_ID, Kit, append
 
 
@@ -46,7 +47,37 @@ def test_a_stop_tries_once_more_to_delete_what_a_full_disk_refused() -> None:
     manager.shutdown(1)
 
     again = kit.started()
-    assert (again.logs, len(again.deletions)) == ([], 1)
+    assert (again.logs, len(again.deletions), again.unclean_dirs) == ([], 1, [])
+
+
+def test_a_stop_marks_no_dir_clean_that_keeps_what_was_not_closed() -> None:
+    kit = Kit()
+    manager = kit.started()
+    append(log := manager.create("t", 0, TOPIC_ID))
+    file = log.segments.active.file
+    assert isinstance(file, SimFile)
+    kit.disk.inject("rename", errno.ENOSPC, path="/data/t-0", times=2)
+    manager.delete("t", 0)
+    manager.shutdown(1)
+    manager.abandon()
+
+    assert (file._closed, manager.has_refused()) == (True, False)
+    again = kit.started()
+    assert [log.log_end_offset for log in again.logs] == [1]
+    assert again.unclean_dirs == ["/data"]
+
+
+def test_nothing_is_renamed_any_more_in_a_dir_that_is_offline() -> None:
+    kit = Kit("/meta", "/b")
+    manager = kit.started()
+    logs = [manager.create("t", partition, TOPIC_ID) for partition in range(2)]
+    assert manager.dir_of(logs[1]) == "/b"
+    kit.disk.inject("rename", errno.ENOSPC, path="/b/t-1")
+    manager.delete("t", 1)
+    manager.faults.failed("/b", Call.SYNC, OSError(errno.EIO, "Input/output error"))
+    assert not manager.has_refused()
+    manager.shutdown(1)
+    assert kit.disk.exists("/b/t-1")
 
 
 def _with_one_of_an_older_topic(kit: Kit) -> Fault:
@@ -97,16 +128,34 @@ def test_two_dirs_of_one_deleted_topic_do_not_stop_the_start() -> None:
 
 
 def test_a_dir_that_fails_to_set_an_older_partition_aside_is_offline() -> None:
-    kit = Kit("/meta", "/a", "/b")
-    manager = kit.started()
-    logs = [manager.create("t", partition, TOPIC_ID) for partition in range(3)]
-    assert manager.dir_of(logs[1]) == "/a"
-    manager.shutdown(1)
-    kit.disk.make_dir("/b/t-1")
-    checkpoints.write_partition_metadata(kit.disk, "/b/t-1", OTHER_ID)
+    kit = _with_two_of_a_name()
     kit.disk.inject("rename", errno.EIO, path="/a/t-1")
     manager = kit.manager()
     manager.load(topic_id_of=lambda topic: OTHER_ID)
 
     assert list(manager.offline_dirs) == ["/a"]
-    assert [manager.dir_of(log) for log in manager.logs] == ["/meta", "/b", "/b"]
+    found = sorted((log.partition, manager.dir_of(log)) for log in manager.logs)
+    assert found == [(0, "/meta"), (1, "/b"), (2, "/b"), (3, "/meta"), (5, "/b")]
+
+
+def test_a_dir_of_which_a_start_cannot_know_all_is_offline() -> None:
+    """Or what lies there would be made anew."""
+    for path in ("/a/t-1/partition.metadata", "/a/recovery-point-offset-checkpoint"):
+        kit = _with_two_of_a_name()
+        kit.disk.inject("open", errno.EMFILE, path=path)
+        manager = kit.manager()
+        manager.load(topic_id_of=lambda topic: OTHER_ID)
+        assert list(manager.offline_dirs) == ["/a"], path
+        assert "/a" not in {manager.dir_of(log) for log in manager.logs}
+
+
+def _with_two_of_a_name() -> Kit:
+    """t-0 to t-5 in three dirs, and another t-1 in /b."""
+    kit = Kit("/meta", "/a", "/b")
+    manager = kit.started()
+    logs = [manager.create("t", partition, TOPIC_ID) for partition in range(6)]
+    assert [manager.dir_of(log) for log in logs] == ["/meta", "/a", "/b"] * 2
+    manager.shutdown(1)
+    kit.disk.make_dir("/b/t-1")
+    checkpoints.write_partition_metadata(kit.disk, "/b/t-1", OTHER_ID)
+    return kit

@@ -6,7 +6,16 @@ import errno
 
 import pytest
 
-from ottla.broker.log.reserves import RESERVE_BYTES, RESERVE_FILE, START_BYTES, Reserves
+from ottla.broker.log.reserves import (
+    LOOKS_EACH,
+    OWN_BYTES,
+    OWN_BYTES_MIN,
+    RESERVE_BYTES,
+    RESERVE_FILE,
+    START_BYTES,
+    OwnRoom,
+    Reserves,
+)
 from ottla.testing.disk import SimDisk
 from tests.log.events import RecordedEvents
 
@@ -55,17 +64,15 @@ def test_a_full_disk_has_that_room_until_as_much_is_free_beside_it() -> None:
     kit.disk.free = RESERVE_BYTES - 1
     reserves.refused("/data", FULL)
     assert kit.disk.free == 2 * RESERVE_BYTES - 1
-    own_bytes = START_BYTES
-    assert (reserves.short, kit.changes) == ({"/data": own_bytes}, 1)
-    assert kit.disk.free == 2 * RESERVE_BYTES - 1
+    assert (list(reserves.short), kit.changes) == (["/data"], 1)
     assert kit.events.fields("log_dir_full")["room_needed_bytes"] == 2 * RESERVE_BYTES
     reserves.refused("/data", FULL)
     assert kit.changes == 1, "there is no more to give up"
 
-    assert reserves.recover("/data") == own_bytes
+    assert not reserves.recover("/data")
     kit.disk.free += 1
-    assert reserves.recover("/data") is None
-    assert reserves.short == {"/data": own_bytes}, "until it is told"
+    assert reserves.recover("/data")
+    assert list(reserves.short) == ["/data"], "until it is told"
     reserves.recovered("/data")
     assert (reserves.short, kit.changes) == ({}, 2)
     assert (kit.reserved_bytes, kit.disk.free) == (RESERVE_BYTES, RESERVE_BYTES)
@@ -112,20 +119,47 @@ def test_the_brokers_own_records_have_all_of_it_but_what_a_start_needs() -> None
     reserves = kit.begun()
     kit.disk.free = 0
     reserves.refused("/data", FULL)
-    assert reserves.short == {"/data": START_BYTES}
-    some = START_BYTES // 8
+    assert reserves.short["/data"].left_bytes == OWN_BYTES
+    some = OWN_BYTES // 8
     for free_bytes, own_bytes in (
-        (2 * START_BYTES, START_BYTES),
-        (2 * START_BYTES - 1, some),
+        (START_BYTES + OWN_BYTES, OWN_BYTES),
+        (START_BYTES + OWN_BYTES - 1, some),
         (START_BYTES + some, some),
         (START_BYTES + some - 1, 0),
     ):
         kit.disk.free = free_bytes
-        found = reserves.recover("/data")
-        assert (found, kit.disk.free) == (own_bytes, free_bytes)
-        reserves.not_recovered("/data", own_bytes)
-        assert reserves.short == {"/data": own_bytes}
-    assert kit.changes == 5
+        assert (reserves.own_bytes("/data"), kit.disk.free) == (own_bytes, free_bytes)
+        assert kit.begun().short["/data"].left_bytes == own_bytes
+
+
+def test_how_much_there_is_for_them_is_tried_when_it_is_spent_and_then_seldom() -> None:
+    own_room = OwnRoom(OWN_BYTES_MIN + 1)
+    assert not any(own_room.is_due() for _ in range(2 * LOOKS_EACH))
+    assert own_room.take(2)
+    assert own_room.is_spent
+    assert sum(own_room.is_due() for _ in range(3 * LOOKS_EACH)) == 3
+    assert not own_room.take(OWN_BYTES_MIN)
+    assert own_room.take(OWN_BYTES_MIN - 1)
+    assert not own_room.take(1)
+
+
+def test_a_file_that_somebody_removed_is_no_room() -> None:
+    kit = Kit()
+    reserves = kit.begun()
+    kit.disk.free = 0
+    reserves.refused("/data", FULL)
+    kit.disk.remove(PATH)
+    kit.disk.inject("create", errno.ENOSPC, times=2)  # the disk has no inodes
+    assert reserves.own_bytes("/data") == 0
+
+
+def test_a_start_that_a_quota_gives_no_more_has_that_which_was_kept_back() -> None:
+    kit = Kit()
+    kit.begun()
+    kit.disk.space = lambda path: (1 << 40, 1 << 40)  # type: ignore[method-assign]
+    kit.disk.free = START_BYTES - 1
+    assert list(kit.begun().short) == ["/data"]
+    assert kit.disk.free == START_BYTES - 1 + RESERVE_BYTES
 
 
 def test_what_is_said_to_be_free_is_not_all_that_may_be_used() -> None:
@@ -137,7 +171,7 @@ def test_what_is_said_to_be_free_is_not_all_that_may_be_used() -> None:
     assert reserves.short == {}
     assert kit.reserved_bytes == RESERVE_BYTES
     reserves.refused("/data", FULL)
-    assert reserves.recover("/data") == START_BYTES
+    assert reserves.own_bytes("/data") == OWN_BYTES
 
 
 def test_a_sparse_copy_of_it_is_filled() -> None:
@@ -176,11 +210,11 @@ def test_room_that_goes_while_it_is_taken_is_given_back() -> None:
     reserves.refused("/data", FULL)
     kit.disk.free = 1 << 30
     kit.disk.inject("allocate", errno.ENOSPC)
-    assert reserves.recover("/data") is not None
+    assert not reserves.recover("/data")
     assert kit.reserved_bytes == 0
     kit.disk.inject("open", errno.EMFILE, path=RESERVE_FILE)
-    assert reserves.recover("/data") is not None
-    assert reserves.recover("/data") is None
+    assert not reserves.recover("/data")
+    assert reserves.recover("/data")
 
 
 def test_a_reserve_that_can_be_made_no_more_keeps_no_client_out() -> None:
@@ -211,10 +245,10 @@ def test_room_that_was_given_up_is_not_taken_for_as_much_beside_it() -> None:
     kit.disk.free = RESERVE_BYTES
     reserves = kit.begun()
     reserves.refused("/data", QUOTA)
-    assert reserves.recover("/data") is not None
+    assert not reserves.recover("/data")
     assert kit.disk.free == RESERVE_BYTES
     kit.disk.free = 2 * RESERVE_BYTES
-    assert reserves.recover("/data") is None
+    assert reserves.recover("/data")
     assert (kit.reserved_bytes, kit.disk.free) == (RESERVE_BYTES, RESERVE_BYTES)
 
 

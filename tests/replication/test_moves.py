@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import random
 from collections.abc import Callable
 from functools import partial
@@ -365,7 +364,7 @@ async def test_a_move_is_given_up_for_the_dir_where_it_is() -> None:
         await mover.moves.run()
 
         assert len(await mover.described()) == 1
-        assert not _names(house.disk, mover.other_dir, Kind.FUTURE)
+        assert not names_in(house.disk, mover.other_dir, Kind.FUTURE)
 
 
 async def test_a_damaged_batch_ends_the_move_and_nothing_else() -> None:
@@ -379,7 +378,7 @@ async def test_a_damaged_batch_ends_the_move_and_nothing_else() -> None:
 
         assert house.events.named("replica_move_failed")
         assert mover.log_dir == before
-        assert not _names(house.disk, mover.other_dir, Kind.FUTURE)
+        assert not names_in(house.disk, mover.other_dir, Kind.FUTURE)
         await mover.send()
 
 
@@ -394,7 +393,7 @@ async def test_a_log_that_cannot_be_read_says_nothing_of_the_dir_of_the_copy() -
         assert house.events.named("replica_move_failed")
         assert not house.rooms.logs.offline_dirs
         assert mover.log_dir == before
-        assert not _names(house.disk, target, Kind.FUTURE)
+        assert not names_in(house.disk, target, Kind.FUTURE)
 
 
 @pytest.mark.parametrize("work", ["prepare", "expect", "append"])
@@ -482,7 +481,7 @@ async def test_the_dir_of_the_copy_fails_when_it_has_its_name() -> None:
         assert mover.log_dir == DATA_DIR
         # The disk that failed may be back at the next start.
         left = house.disk.crash(random.Random(1), CrashMode.ALL_KEPT)
-        check(_only(open_dirs(left)), mover.acknowledged)
+        check(only(open_dirs(left)), mover.acknowledged)
 
 
 @pytest.mark.parametrize("call", ["pwrite", "sync", "sync_dir", "rename", "create"])
@@ -505,62 +504,7 @@ async def test_a_dir_that_fails_ends_the_move_and_the_old_one_serves(call: str) 
             # The disk that failed may be back at the next start, with whatever it has kept.
             for mode in (CrashMode.ALL_KEPT, CrashMode.SUBSET):
                 left = house.disk.crash(random.Random(passing), mode)
-                check(_only(open_dirs(left)), mover.acknowledged)
-
-
-async def test_a_full_dir_keeps_the_old_one_till_it_has_room() -> None:
-    async with House(TWO_DIRS) as house:
-        mover = await movers(house)
-        old_dir, target = mover.log_dir, mover.other_dir
-        full = house.disk.inject("rename", errno.ENOSPC, path=f"{old_dir}/t-0", times=1000)
-        await mover.alter(target)
-        await mover.moves.run()
-        assert mover.log_dir == target
-        assert house.rooms.logs.has_refused(old_dir, T)
-        await mover.send()
-
-        left = house.disk.crash(random.Random(1), CrashMode.PROCESS)
-        refused = left.inject("rename", errno.ENOSPC, path=f"{old_dir}/t-0")
-        manager = open_dirs(left)
-        assert (refused.times, manager.offline_dirs) == (0, {})
-        assert manager.dir_of(_only(manager)) == target
-        check(_only(manager), mover.acknowledged)
-        manager.shutdown(1)
-        assert _names(left, old_dir, Kind.PARTITION) == []
-
-        full.passing = 1  # the file that says whose the copy is
-        assert await mover.alter(old_dir) == 0
-        await mover.moves.run()
-        assert (mover.log_dir, house.rooms.logs.offline_dirs) == (target, {})
-        assert "cannot be renamed yet" in house.events.named("replica_move_failed")[0]["error"]
-        full.times = 0
-        await mover.alter(old_dir)
-        await mover.moves.run()
-        assert (mover.log_dir, house.rooms.logs.has_refused()) == (old_dir, False)
-        check(mover.partition.log, mover.acknowledged)
-        assert _names(house.disk, target, Kind.PARTITION) == []
-
-
-async def test_nothing_moves_to_a_full_dir() -> None:
-    async with House(TWO_DIRS) as house:
-        mover = await movers(house)
-        logs, old_dir, target = house.rooms.logs, mover.log_dir, mover.other_dir
-        logs.full_dirs = frozenset([target])
-        assert await mover.alter(target) == ErrorCode.KAFKA_STORAGE_ERROR
-        logs.full_dirs = frozenset()
-        assert await mover.alter(target) == 0
-        logs.full_dirs = frozenset([target])
-        refused = house.disk.inject("rename", errno.ENOSPC, path=target)
-        await mover.moves.run()
-
-        assert (mover.log_dir, logs.offline_dirs, refused.times) == (old_dir, {}, 0)
-        assert (
-            house.events.named("replica_move_failed")[0]["error"]
-            == f"KAFKA_STORAGE_ERROR: {target} is full"
-        )
-        assert logs.has_refused(), "the copy goes when its directory can be renamed"
-        logs.shutdown(1)
-        assert _names(house.disk, target, Kind.FUTURE) == []
+                check(only(open_dirs(left)), mover.acknowledged)
 
 
 async def test_a_stop_in_the_middle_is_gone_on_with() -> None:
@@ -579,16 +523,16 @@ async def test_a_stop_in_the_middle_is_gone_on_with() -> None:
         (found,) = manager.found_copies
         assert found.path == move.copy.path
         assert not found.clean
-        check(_only(manager), mover.acknowledged)
+        check(only(manager), mover.acknowledged)
 
 
-def _only(manager: LogManager) -> Log:
+def only(manager: LogManager) -> Log:
     log = manager.get(*T)
     assert log is not None
     return log
 
 
-def _names(disk: SimDisk, log_dir: str, kind: Kind) -> list[str]:
+def names_in(disk: SimDisk, log_dir: str, kind: Kind) -> list[str]:
     found = [(name, parse_name(name)) for name in disk.list(log_dir)]
     return [
         name
@@ -630,18 +574,18 @@ async def test_a_crash_at_any_call_leaves_one_replica_with_all(mode: CrashMode) 
     for disk, count, mover in crashes:
         manager = open_dirs(disk)
 
-        check(_only(manager), mover.acknowledged[:count])
+        check(only(manager), mover.acknowledged[:count])
         assert len([log for log in manager.logs if (log.topic, log.partition) == T]) == 1
-        places = [one for one in (DATA_DIR, OTHER_DIR) if _names(disk, one, Kind.PARTITION)]
+        places = [one for one in (DATA_DIR, OTHER_DIR) if names_in(disk, one, Kind.PARTITION)]
         assert len(places) == 1
-        assert _only(manager).log_start_offset == START
+        assert only(manager).log_start_offset == START
 
 
 async def test_without_the_generation_two_replicas_would_be_refused() -> None:
     """The safeguard is needed: some crash leaves two of a name."""
     doubled = 0
     for disk, _, _ in await _crashes(CrashMode.PROCESS):
-        names = [set(_names(disk, one, Kind.PARTITION)) for one in (DATA_DIR, OTHER_DIR)]
+        names = [set(names_in(disk, one, Kind.PARTITION)) for one in (DATA_DIR, OTHER_DIR)]
         doubled += bool(names[0] & names[1])
 
     assert doubled > 0

@@ -123,8 +123,7 @@ def survey_all(
         try:
             surveys.append(survey(disk, log_dir, events))
         except OSError as error:
-            # Not a bad range but a dir of which nothing is known.
-            faults.failed(log_dir, Call.WRITE, error)
+            faults.failed(log_dir, Call.LOAD, error)
     doubled = doubled_partitions(surveys)
     if topic_id_of is None or not doubled:
         return surveys
@@ -132,8 +131,7 @@ def survey_all(
         try:
             _leave_out_strays(disk, found, doubled, topic_id_of=topic_id_of, rng=rng, events=events)
         except OSError as error:
-            # Not a bad range, either.
-            faults.failed(found.log_dir, Call.WRITE, error)
+            faults.failed(found.log_dir, Call.LOAD, error)
             surveys.remove(found)
     return surveys
 

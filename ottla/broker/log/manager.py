@@ -309,18 +309,19 @@ class LogManager:
             log_dir.unopened.discard(key)
 
     def has_refused(self, log_dir: str | None = None, name: TopicPartition | None = None) -> bool:
-        """Whether what is out of service waits for another name: one of that name in a log dir, or
-        any."""
+        """Whether what is out of service waits for another name: what has a partition's name in a
+        log dir, or any."""
         if log_dir is None:
             return bool(self._refused)
-        return any((one.log_dir, one.key) == (log_dir, name) for one in self._refused)
+        found = (one for one in self._refused if one.holds_name)
+        return any((one.log_dir, one.key) == (log_dir, name) for one in found)
 
     def begin_again(self, work: Rearrangement, name: TopicPartition | None = None) -> None:
         """Plans once more what a full disk refused: all of it, or what has a name that is to be
         used again."""
         refused, self._refused = self._refused, []
         for one in refused:
-            is_asked = name is None or one.key == name
+            is_asked = name is None or (one.key == name and one.holds_name)
             (work.departures if is_asked else self._refused).append(one)
 
     def perform(self, work: Rearrangement) -> None:
@@ -358,6 +359,10 @@ class LogManager:
             self._logs[one.key] = log_dir.logs[one.key] = one.log
             made.append(one.log)
         return made
+
+    def doubt(self, path: str) -> None:
+        """A start is to recover what lies in a log dir: not all of it was closed in good order."""
+        self._log_dirs[path].sound = False
 
     def leave(self, log: Log) -> None:
         """One that is out of service, and stays where the next start finds it."""
@@ -450,6 +455,8 @@ class LogManager:
         work = Rearrangement()
         self.begin_again(work)
         self._perform_all(work)
+        for gone in self._refused:
+            self.doubt(gone.log_dir)
         self.deletions.close()
         for log_dir in self._online():
             for log in list(log_dir.logs.values()):
@@ -542,6 +549,8 @@ class LogManager:
         log_dir = self._log_dirs[path]
         log_dir.sound = False
         self._left += log_dir.logs.values()
+        self._left += (one.log for one in self._refused if one.log_dir == path and one.log)
+        self._refused = [one for one in self._refused if one.log_dir != path]
         for key in log_dir.logs:
             self._logs.pop(key, None)
             self.offline_partitions[key] = self.offline_dirs[path]

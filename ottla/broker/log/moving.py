@@ -206,7 +206,12 @@ class FutureCopy:
         assert self.log is not None
         ticket = self.log.begin_flush()
         if ticket is not None:
-            ticket.sync()
+            try:
+                ticket.sync()
+            except OSError:
+                give_back = self.log.put_off_flush if ticket.is_put_off else self.log.give_up_flush
+                give_back(ticket)
+                raise
             self.log.finish_flush(ticket)
         self.log.set_high_watermark(self.log.visible_end)
         self._unsynced = 0

@@ -70,6 +70,11 @@ class Departure:
         self.kind = kind
         self.log = log
 
+    @property
+    def holds_name(self) -> bool:
+        """Whether its directory still has the name of the partition: no copy's is in the way."""
+        return self.home.path == f"{self.log_dir}/{partition_name(*self.key)}"
+
     @classmethod
     def of(cls, log: Log, new_path: str, kind: Kind) -> Departure:
         return cls((log.topic, log.partition), log.home, new_path, kind, log)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 
 from ottla.broker.faults import FULL_DISK_ERRORS, Call, takes_dir_offline
 from ottla.broker.ports import Disk, Events
@@ -25,6 +24,41 @@ RESERVE_BYTES = 4 * 1024 * 1024
 """Some thousand blocks, of which a small file takes one."""
 START_BYTES = 1024 * 1024
 """With less a start gives up the reserve before it writes anything; commits do not have it."""
+OWN_BYTES = 1024 * 1024
+"""What the broker's own records may have of a full log dir until somebody looks at it again."""
+OWN_BYTES_MIN = 64 * 1024
+"""What a coordinator gathers for one append is hardly more."""
+LOOKS_EACH = 10
+"""Only with so many looks is it tried how much there is: the others go without it meanwhile."""
+
+
+class OwnRoom:
+    """What the broker's own records may still have of one full log dir. Belongs to the loop."""
+
+    __slots__ = ("_looks", "left_bytes")
+
+    def __init__(self, left_bytes: int) -> None:
+        self.left_bytes = left_bytes
+        self._looks = 0
+
+    def __repr__(self) -> str:
+        return f"<OwnRoom {self.left_bytes}>"
+
+    @property
+    def is_spent(self) -> bool:
+        return self.left_bytes < OWN_BYTES_MIN
+
+    def take(self, size: int) -> bool:
+        """Whether records of that size may be written."""
+        if size > self.left_bytes:
+            return False
+        self.left_bytes -= size
+        return True
+
+    def is_due(self) -> bool:
+        """To be asked with each look at the dir: whether to try how much there is."""
+        self._looks = (self._looks + 1) % LOOKS_EACH
+        return self._looks == 0 and self.is_spent
 
 
 class Reserves:
@@ -34,9 +68,8 @@ class Reserves:
         self._disk = disk
         self._events = events
         self._held: set[str] = set()
-        self.short: dict[str, int] = {}
-        """The log dirs whose reserve was given up: clients' records are refused there. And how many
-        bytes of the broker's own records may have some of that room until somebody looks again."""
+        self.short: dict[str, OwnRoom] = {}
+        """The log dirs whose reserve was given up: clients' records are refused there."""
         self.on_change: Callable[[], object] = lambda: None
         """Called when `short` has changed."""
 
@@ -63,15 +96,25 @@ class Reserves:
         except OSError as failed:
             self._events.warning("no_room_given_up", dir=log_dir, error=str(failed))
 
-    def recover(self, log_dir: str) -> int | None:
-        """Takes the room for the reserve, if there is as much beside it: None then, else how many
-        bytes the broker's own records may have. Any thread, one at a time; to be told by
-        `recovered` or `not_recovered`, and by `do_without` where OSError is raised."""
+    def recover(self, log_dir: str) -> bool:
+        """Takes the room for the reserve, if there is as much beside it. Any thread, but one at a
+        time with `own_bytes`; to be told by `recovered`, and by `do_without` where OSError is
+        raised, as by both."""
         try:
             # A quota has the same room for both, whatever the disk says is free.
-            if self._keep(log_dir, spare_bytes=RESERVE_BYTES):
-                return None
-            return self._own_bytes(log_dir)
+            return self._keep(log_dir, spare_bytes=RESERVE_BYTES)
+        except OSError as error:
+            if takes_dir_offline(Call.WRITE, error):
+                raise
+            return False
+
+    def own_bytes(self, log_dir: str) -> int:
+        """How many bytes the broker's own records may have of a dir that is full. Takes as much for
+        a moment, in which others are refused it."""
+        path = f"{log_dir}/{RESERVE_FILE}"
+        try:
+            sizes = (OWN_BYTES, OWN_BYTES // 8)
+            return next((one for one in sizes if self._has_room(path, START_BYTES + one)), 0)
         except OSError as error:
             if takes_dir_offline(Call.WRITE, error):
                 raise
@@ -81,10 +124,6 @@ class Reserves:
         self._held.add(log_dir)
         self.short.pop(log_dir, None)
         self._events.info("log_dir_full_no_more", dir=log_dir)
-        self.on_change()
-
-    def not_recovered(self, log_dir: str, own_bytes: int) -> None:
-        self.short[log_dir] = own_bytes
         self.on_change()
 
     def do_without(self, log_dir: str, error: OSError) -> None:
@@ -97,18 +136,19 @@ class Reserves:
 
     def _begin(self, log_dir: str) -> None:
         path = f"{log_dir}/{RESERVE_FILE}"
-        if self._keep(log_dir):  # or fills the holes that a copy of the dir has
+        # This also fills the holes that a copy of the dir has.
+        if self._keep(log_dir, spare_bytes=START_BYTES):
             self._held.add(log_dir)
         elif not self._disk.exists(path):
             return
         elif self._size(path) < RESERVE_BYTES:
-            self._is_short(log_dir)
+            self._is_short(log_dir, self.own_bytes(log_dir))
         elif self._has_room(path, START_BYTES, beside_bytes=RESERVE_BYTES):
             self._held.add(log_dir)
         else:
             self._give_up(log_dir)
 
-    def _keep(self, log_dir: str, spare_bytes: int = 0) -> bool:
+    def _keep(self, log_dir: str, *, spare_bytes: int) -> bool:
         _, free_bytes = self._disk.space(log_dir)
         if free_bytes < 2 * RESERVE_BYTES:
             return False
@@ -124,19 +164,16 @@ class Reserves:
             else:
                 self._disk.remove(path)
             return False
-        if spare_bytes:
-            self._cut(path, RESERVE_BYTES)
+        self._cut(path, RESERVE_BYTES)
         return True
 
     def _give_up(self, log_dir: str) -> None:
         self._cut(f"{log_dir}/{RESERVE_FILE}", 0)
         self._held.discard(log_dir)
-        self._is_short(log_dir)
+        self._is_short(log_dir, OWN_BYTES)
 
-    def _is_short(self, log_dir: str) -> None:
-        self.short[log_dir] = 0
-        with suppress(OSError):  # who looks again will be told
-            self.short[log_dir] = self._own_bytes(log_dir)
+    def _is_short(self, log_dir: str, own_bytes: int) -> None:
+        self.short[log_dir] = OwnRoom(own_bytes)
         self._events.error(
             "log_dir_full",
             dir=log_dir,
@@ -146,11 +183,6 @@ class Reserves:
             room_needed_bytes=2 * RESERVE_BYTES,
         )
         self.on_change()
-
-    def _own_bytes(self, log_dir: str) -> int:
-        path = f"{log_dir}/{RESERVE_FILE}"
-        sizes = (START_BYTES, START_BYTES // 8)
-        return next((one for one in sizes if self._has_room(path, START_BYTES + one)), 0)
 
     def _has_room(self, path: str, size: int, *, beside_bytes: int = 0) -> bool:
         """Whether the file could be so much larger. Only to try tells: root has the last blocks of
@@ -162,7 +194,8 @@ class Reserves:
                 raise
             return False
         finally:
-            self._cut(path, beside_bytes)
+            if self._disk.exists(path):
+                self._cut(path, beside_bytes)
         return True
 
     def _size(self, path: str) -> int:

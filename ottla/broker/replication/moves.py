@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from ottla.broker.faults import Call
 from ottla.broker.log.checkpoints import TopicPartition
-from ottla.broker.log.directories import Kind, PartitionName, aside_name
+from ottla.broker.log.directories import Kind, PartitionName, aside_name, partition_name
 from ottla.broker.log.log import Log
 from ottla.broker.log.manager import LogManager
 from ottla.broker.log.moving import (
@@ -116,15 +116,16 @@ class ReplicaMoves:
         if move is not None:
             if move.copy.log_dir == log_dir:
                 return
+            self._see_room(log_dir)
             del self._moves[key]
             if move is not self._in_hand:
                 await self._remove(move)
         if self._logs.dir_of(partition.log) == log_dir:
             return
+        self._see_room(log_dir)
         name = PartitionName(partition.topic, partition.index, Kind.FUTURE)
         path = f"{log_dir}/{aside_name(*key, Kind.FUTURE, self._rng)}"
         copy = FutureCopy(self._logs.disk, log_dir, path, name, self._clock, self._events)
-        self._see_room(log_dir)
         try:
             await self._work(partial(copy.make, partition.topic_id))
         except OSError as error:
@@ -300,15 +301,18 @@ class ReplicaMoves:
                 await self._depart(Departure.of(old, old_path, Kind.DELETED))  # step 4
 
     async def _free_name(self, move: Move) -> None:
-        """Its name may still be that of a directory for whose other name there was no room."""
-        log_dir = move.copy.log_dir
-        if not self._logs.has_refused(log_dir, move.key):
-            return
-        work = Rearrangement()
-        self._logs.begin_again(work, move.key)
-        await self._perform(work)
-        if self._logs.has_refused(log_dir, move.key):
-            what = f"an older directory of its name in {log_dir} cannot be renamed yet"
+        """Its name may still be that of a directory for whose other name there was no room, or that
+        nobody knows. KafkaError if it stays so."""
+        logs, log_dir = self._logs, move.copy.log_dir
+        if logs.has_refused(log_dir, move.key):
+            work = Rearrangement()
+            logs.begin_again(work, move.key)
+            await self._perform(work)
+        path = f"{log_dir}/{partition_name(*move.key)}"
+        if await self._work(lambda: logs.disk.exists(path) and logs.disk.list(path)):
+            what = f"{path} is in the way"
+            if logs.has_refused(log_dir, move.key):
+                what += ": it is of an older replica, and there was no room for another name yet"
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, what)
 
     async def _take_name(self, move: Move, old: Log) -> Log | None:
@@ -347,8 +351,10 @@ class ReplicaMoves:
         await self._perform(work)
 
     async def _perform(self, work: Rearrangement) -> None:
-        await self._work(partial(self._logs.perform, work))
-        self._logs.adopt(work)
+        """Also where whoever waits for it is cancelled."""
+        future = asyncio.ensure_future(self._in_worker(partial(self._logs.perform, work)))
+        future.add_done_callback(lambda _: self._logs.adopt(work))
+        await self._to_its_end(future)
 
     def _tell_success(self, move: Move, new: Log, held_ms: int) -> None:
         self._events.info(
@@ -383,26 +389,29 @@ class ReplicaMoves:
     async def _remove(self, move: Move) -> None:
         """Takes the files of a move away that came to nothing."""
         self._forget(move)
-        await self._leave(move)
         copy, logs = move.copy, self._logs
+        await self._work(partial(copy.close, clean=False))
         if copy.log_dir not in logs.offline_dirs:
             home = PartitionDir(logs.disk, copy.path, self._events)
             path = f"{copy.log_dir}/{aside_name(*move.key, Kind.DELETED, self._rng)}"
             await self._depart(Departure(move.key, home, path, Kind.DELETED))
 
     async def _leave(self, move: Move) -> None:
-        """Closes a copy whose files the next start finds: cleanly, for its dir may be marked so."""
+        """Closes a copy whose files the next start finds: cleanly, or its dir is not marked so."""
         copy = move.copy
         if copy.log_dir not in self._logs.offline_dirs:
             try:
                 await self._work(copy.close)
             except OSError as error:
                 self._logs.faults.failed(copy.log_dir, Call.WRITE, error)
+                self._logs.doubt(copy.log_dir)
         await self._work(partial(copy.close, clean=False))  # nothing, if it is closed
 
     async def _work(self, work: Callable[[], T]) -> T:
         """In a worker, to its end, whoever waits for it: `close` waits for all of them."""
-        future = asyncio.ensure_future(self._in_worker(work))
+        return await self._to_its_end(asyncio.ensure_future(self._in_worker(work)))
+
+    async def _to_its_end(self, future: asyncio.Future[T]) -> T:
         self._working[future] = None
         future.add_done_callback(self._working.pop)
         return await asyncio.shield(future)

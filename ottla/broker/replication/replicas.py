@@ -19,6 +19,7 @@ from ottla.broker.kernel_syncs import KernelSyncs
 from ottla.broker.log.append_result import AppendResult
 from ottla.broker.log.flush import FlushTicket
 from ottla.broker.log.log import Log
+from ottla.broker.log.reserves import OwnRoom
 from ottla.broker.ports import Clock, Events
 from ottla.broker.replication.conversions import ConversionQueue, Converted, LargeTurns, Work
 from ottla.broker.replication.syncs import Job, SyncPool
@@ -28,9 +29,6 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import FetchResponse
 
 K = TypeVar("K", str, bytes)
-
-OWN_BYTES_MIN = 64 * 1024
-"""What a coordinator gathers for one append is hardly more."""
 
 
 class Partition:
@@ -104,9 +102,8 @@ class Replicas:
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[bytes, dict[int, Partition]] = {}
         self._pools: dict[str, SyncPool[Partition]] = {}
-        # Those of the log dirs whose room is kept for what the broker itself has to write, and how
-        # many bytes of its records may still have some of it.
-        self._short: dict[SyncPool[Partition], int] = {}
+        # Those of the log dirs whose room is kept for what the broker itself has to write.
+        self._short: dict[SyncPool[Partition], OwnRoom] = {}
         self._last_appends: list[Callable[[], None]] = []
         self._waiting: dict[Partition, None] = {}
         self._looking: dict[FetchWaiter, Partition] = {}
@@ -160,10 +157,10 @@ class Replicas:
         if partition is not None:
             self._look_again(partition)
 
-    def keep_room(self, short: Mapping[str, int]) -> None:
+    def keep_room(self, short: Mapping[str, OwnRoom]) -> None:
         """From now on clients' records are refused in these log dirs, and in no other; and the
-        broker's own after so many bytes."""
-        self._short = {self._pool_of(one): own_bytes for one, own_bytes in short.items()}
+        broker's own where they have no room left."""
+        self._short = {self._pool_of(one): own_room for one, own_room in short.items()}
 
     def append(self, partition: Partition, records: memoryview) -> AppendResult:
         """Appends one batch from a client. KafkaError refuses it; nothing is written then.
@@ -196,11 +193,9 @@ class Replicas:
     def append_internal(self, partition: Partition, records: memoryview) -> AppendResult:
         """The same for a batch that the broker itself has made, whose contents are not judged."""
         log = partition.log
-        if partition.syncs in self._short:
-            left_bytes = self._short[partition.syncs] - len(records)
-            if left_bytes < 0:
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "its log dir is full")
-            self._short[partition.syncs] = left_bytes
+        own_room = self._short.get(partition.syncs)
+        if own_room is not None and not own_room.take(len(records)):
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "its log dir is full")
         try:
             result = log.append_as_leader(
                 records,
@@ -220,7 +215,8 @@ class Replicas:
 
     def is_spent(self, partition: Partition) -> bool:
         """Whether its log dir has hardly room for a batch of the broker's own."""
-        return self._short.get(partition.syncs, OWN_BYTES_MIN) < OWN_BYTES_MIN
+        own_room = self._short.get(partition.syncs)
+        return own_room is not None and own_room.is_spent
 
     def _tell_refusal(self, log: Log, refused: KafkaError) -> None:
         """A disk that is full says no, and its log goes on."""
