@@ -247,7 +247,7 @@ class _Normal:
         if self.meanings.prefix:
             text = text.replace(self.meanings.prefix, OWN)
         text = UUID.sub("<id>", text.replace(self.meanings.log_dir, "<log dir>"))
-        return text.replace(str(self.port), "<port>")
+        return re.sub(rf"(?<!\d){self.port}(?!\d)", "<port>", text)
 
     def _bytes(self, value: bytes) -> str:
         if value in self.meanings.topic_names:

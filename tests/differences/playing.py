@@ -31,6 +31,13 @@ AGAIN_SECONDS, AGAIN_MAX = 0.06, 25
 """What a broker shows may be late: it is asked again while the answers differ."""
 RETRY_SECONDS, RETRIES_MAX = 0.01, 100
 WAITING_GROUPS = frozenset((ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP))
+NEVER_ANSWERED = frozenset(
+    (
+        (ApiKey.SYNC_GROUP, ErrorCode.UNKNOWN_MEMBER_ID),
+        (ApiKey.JOIN_GROUP, ErrorCode.REBALANCE_IN_PROGRESS),
+    )
+)
+"""By Kafka, where somebody has taken the member out meanwhile, or it has joined again."""
 UNKNOWN_SERVER_ERROR = -1
 ONLY_SHOW = frozenset(
     (
@@ -248,8 +255,7 @@ class Duet:
                 return Difference(index, request, tree, "it waits")
         request, answer = next(queue[0] for queue in ottla.values() if queue)
         tree = normal(request, answer, self.ottla.meanings, self.ottla.port)
-        if request.api is ApiKey.SYNC_GROUP and tree["error_code"] == ErrorCode.UNKNOWN_MEMBER_ID:
-            # Somebody has taken the member out meanwhile; Kafka never answers it.
+        if (request.api, tree.get("error_code")) in NEVER_ANSWERED:
             raise CannotGoOnError
         return Difference(index, request, "it waits", tree)
 

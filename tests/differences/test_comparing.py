@@ -291,3 +291,9 @@ def test_an_answer_and_none_are_never_the_same() -> None:
     request = Request(ApiKey.API_VERSIONS, 0, {})
 
     assert not Accepted(KNOWN).same(request, "the connection is closed", {"api_keys": []})
+
+
+def test_the_digits_of_a_port_are_no_port_within_a_number() -> None:
+    text = f"922{PORT + 1}7 or 127.0.0.1:{PORT + 1}"
+    found = _normal(ApiKey.API_VERSIONS, {"value": text})
+    assert found == {"value": f"922{PORT + 1}7 or 127.0.0.1:<port>"}
