@@ -25,18 +25,6 @@ def test_a_full_disk_refuses_a_creation_and_nothing_more() -> None:
     append(manager.create("t", 0, TOPIC_ID))
 
 
-def test_a_full_dir_gets_new_partitions_only_where_all_are() -> None:
-    kit = Kit("/a", "/b")
-    manager = kit.started()
-    manager.full_dirs = frozenset(["/a"])
-    full = [manager.create("t", partition, TOPIC_ID) for partition in range(3)]
-    manager.full_dirs = frozenset(["/a", "/b"])
-    everywhere = [manager.create("t", partition, TOPIC_ID) for partition in range(3, 5)]
-
-    assert [manager.dir_of(log) for log in full] == ["/b"] * 3
-    assert [manager.dir_of(log) for log in everywhere] == ["/a", "/a"]
-
-
 def test_a_stop_tries_once_more_to_delete_what_a_full_disk_refused() -> None:
     kit = Kit()
     manager = kit.started()

@@ -325,15 +325,16 @@ def test_new_partitions_go_to_the_emptiest_dir() -> None:
     ]
 
 
-def test_a_cordoned_dir_gets_new_partitions_only_where_all_are() -> None:
+@pytest.mark.parametrize("which", ["cordoned_dirs", "full_dirs"])
+def test_a_cordoned_or_full_dir_gets_new_partitions_only_where_all_are(which: str) -> None:
     kit = Kit("/a", "/b")
     manager = kit.started()
-    manager.cordoned_dirs = frozenset(["/a"])
-    cordoned = [manager.create("t", partition, TOPIC_ID) for partition in range(3)]
-    manager.cordoned_dirs = frozenset(["/a", "/b"])
+    setattr(manager, which, frozenset(["/a"]))
+    some = [manager.create("t", partition, TOPIC_ID) for partition in range(3)]
+    setattr(manager, which, frozenset(["/a", "/b"]))
     everywhere = [manager.create("t", partition, TOPIC_ID) for partition in range(3, 5)]
 
-    assert [manager.dir_of(log) for log in cordoned] == ["/b"] * 3
+    assert [manager.dir_of(log) for log in some] == ["/b"] * 3
     assert [manager.dir_of(log) for log in everywhere] == ["/a", "/a"]
 
 

@@ -119,6 +119,18 @@ async def test_a_refused_move_leaves_the_one_under_way() -> None:
         assert mover.log_dir == target
 
 
+async def test_a_move_off_a_full_dir_can_be_given_up() -> None:
+    async with House(TWO_DIRS) as house:
+        mover = await movers(house)
+        before = mover.log_dir
+        assert await mover.alter(mover.other_dir) == 0
+        house.rooms.logs.full_dirs = frozenset([before])
+        assert await mover.alter(before) == 0
+        await mover.moves.run()
+        assert mover.log_dir == before
+        assert names_in(house.disk, mover.other_dir, Kind.FUTURE) == []
+
+
 async def test_what_a_move_that_was_given_up_left_is_not_in_the_way_of_the_next() -> None:
     async with House(TWO_DIRS) as house:
         mover = await movers(house)

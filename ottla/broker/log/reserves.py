@@ -62,7 +62,7 @@ class OwnRoom:
 
 
 class Reserves:
-    """Belongs to the loop's thread, but for `recover`."""
+    """Belongs to the loop's thread, but for `recover` and `own_bytes`."""
 
     def __init__(self, disk: Disk, events: Events) -> None:
         self._disk = disk

@@ -113,16 +113,17 @@ class ReplicaMoves:
         """
         key = (partition.topic, partition.index)
         move = self._moves.get(key)
-        if move is not None:
-            if move.copy.log_dir == log_dir:
-                return
+        if move is not None and move.copy.log_dir == log_dir:
+            return
+        is_own = self._logs.dir_of(partition.log) == log_dir
+        if not is_own:
             self._see_room(log_dir)
+        if move is not None:
             del self._moves[key]
             if move is not self._in_hand:
                 await self._remove(move)
-        if self._logs.dir_of(partition.log) == log_dir:
+        if is_own:
             return
-        self._see_room(log_dir)
         name = PartitionName(partition.topic, partition.index, Kind.FUTURE)
         path = f"{log_dir}/{aside_name(*key, Kind.FUTURE, self._rng)}"
         copy = FutureCopy(self._logs.disk, log_dir, path, name, self._clock, self._events)
