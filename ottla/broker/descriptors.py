@@ -26,12 +26,24 @@ class Holder(Protocol):
         """Closes what can be opened again; whoever still sends from it has pinned it."""
 
 
+class Mapped(Protocol):
+    def release_idle(self) -> bool:
+        """Gives its map back, if nobody has used that since this was last asked; whether it has
+        none."""
+
+
 class HeldDescriptors:
-    """The holders, oldest first. `limit` is asked at each turn; workers may only call `hold`."""
+    """The holders, oldest first. `limit` is asked at each turn; workers may only call `hold` and
+    `hold_map`.
+
+    Maps of files are held until they have been idle for a turn. Nobody can tell whether a page of
+    one is in memory; what is mapped anew is looked at before.
+    """
 
     def __init__(self, limit: Callable[[], int]) -> None:
         self._limit = limit
         self._holders: dict[Holder, None] = {}
+        self._mapped: dict[Mapped, None] = {}
 
     def __repr__(self) -> str:
         return f"<HeldDescriptors {len(self._holders)} of {self._limit()}>"
@@ -47,9 +59,16 @@ class HeldDescriptors:
         """It has given it back; one that holds nothing may say so, too."""
         self._holders.pop(holder, None)
 
+    def hold_map(self, mapped: Mapped) -> None:
+        """It has mapped a file, and uses that."""
+        self._mapped[mapped] = None
+
     def release_surplus(self) -> int:
         """Lets the oldest give back what is above the limit; how many of them may not before they
         are synced. On the loop."""
+        for mapped in list(self._mapped):
+            if mapped.release_idle():
+                self._mapped.pop(mapped, None)
         surplus = len(self._holders) - self._limit()
         oldest = list(self._holders)[:surplus] if surplus > 0 else []
         for holder in oldest:

@@ -5,7 +5,8 @@ batch of a megabyte that holds sixty, or to go through batches whose headers cla
 record has; and a Fetch of hundreds of partitions may be the first to read from them since the
 start, which opens their indexes. So such a request is steps (`log/time_search.py`, and
 `handlers/fetch_reading.py`): those that are short are done on the loop, for TURN_S at a time; a
-batch that is long or compressed is a worker's, one after another. Of all these requests together
+batch that is long or compressed is a worker's, one after another, and so is what has to be read
+from the disk before a Fetch (`log/first_touch.py`). Of all these requests together
 one has the loop in a turn, and WORKERS_MAX have a worker.
 """
 
@@ -17,6 +18,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from time import perf_counter, sleep
 
+from ottla.broker.log.first_touch import FirstReads, FirstTouches
 from ottla.broker.log.time_search import BatchSearch, Steps, TimedOffset
 from ottla.protocol.errors import KafkaError
 
@@ -46,7 +48,7 @@ class Lookups:
         self._turn = asyncio.Lock()
         self._workers = asyncio.Semaphore(WORKERS_MAX)
 
-    def follow(self, steps: Steps) -> Awaitable[None] | None:
+    def follow(self, steps: Steps | FirstReads) -> Awaitable[None] | None:
         """To be awaited, if the steps take more than this one turn."""
         lookup = _Lookup(steps, self._clock)
         lookup.advance()
@@ -64,12 +66,14 @@ class Lookups:
                 await asyncio.sleep(0)
                 lookup.advance()
 
-    async def _run(self, search: BatchSearch) -> Outcome:
+    async def _run(self, search: BatchSearch | FirstTouches) -> Outcome:
         await self._workers.acquire()
         try:
             running = self._in_worker(partial(search.run_apart, _Pauses().give_way))
         except RuntimeError:  # no thread can be started, or the broker has stopped
             self._workers.release()
+            if isinstance(search, FirstTouches):
+                return None  # then the loop waits for the disk
             raise
         # Not before the worker is through, though nobody may wait for it any more.
         running.add_done_callback(lambda _: self._workers.release())
@@ -77,6 +81,10 @@ class Lookups:
             return await asyncio.shield(running)
         except (KafkaError, OSError) as error:
             return error
+        except asyncio.CancelledError:
+            if isinstance(search, FirstTouches):
+                search.stop()
+            raise
 
 
 class _Lookup:
@@ -84,10 +92,10 @@ class _Lookup:
 
     __slots__ = ("_clock", "_steps", "is_done", "outcome", "search")
 
-    def __init__(self, steps: Steps, clock: Callable[[], float]) -> None:
+    def __init__(self, steps: Steps | FirstReads, clock: Callable[[], float]) -> None:
         self.is_done = False
         self.outcome: Outcome = None
-        self.search: BatchSearch | None = None
+        self.search: BatchSearch | FirstTouches | None = None
         self._steps = steps
         self._clock = clock
 
@@ -97,18 +105,20 @@ class _Lookup:
         until_s = self._clock() + TURN_S
         try:
             while True:
-                search = self._step()
-                if search is not None and not search.is_short:
-                    self.search = search
+                self.search = search = self._step()
+                if search is None:
+                    self.outcome = None
+                elif isinstance(search, BatchSearch) and search.is_short:
+                    self.search = None
+                    self.outcome = _outcome_of(search)
+                else:
                     return
-                self.search = None
-                self.outcome = None if search is None else _outcome_of(search)
                 if self._clock() >= until_s:
                     return
         except StopIteration:
             self.is_done = True
 
-    def _step(self) -> BatchSearch | None:
+    def _step(self) -> BatchSearch | FirstTouches | None:
         if isinstance(self.outcome, KafkaError | OSError):
             return self._steps.throw(self.outcome)
         return self._steps.send(self.outcome)

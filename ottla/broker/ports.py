@@ -34,6 +34,10 @@ class File(Protocol):
     def pread(self, size: int, position: int) -> bytes:
         """Up to `size` bytes; fewer only at the end of the file."""
 
+    def read_cached(self, size: int, position: int) -> bytes | None:
+        """These bytes, which are in the file, if they are in memory; a file system that cannot tell
+        may read the disk."""
+
     def pwrite(self, data: Buffer, position: int) -> None:
         """Writes all of `data`, or raises OSError; after an error any part may be written."""
 
@@ -71,6 +75,10 @@ class Disk(Protocol):
 
     def open(self, path: str, *, create: bool = False) -> File:
         """Opens for reading and writing; `create` makes a missing file, and is not exclusive."""
+
+    def open_cached(self, path: str) -> File | None:
+        """The same of a file that is there, if nothing has to be read from the disk for it; None
+        also where the system cannot tell."""
 
     def list(self, path: str) -> list[str]:
         """The names in a directory, sorted."""

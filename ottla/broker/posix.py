@@ -21,9 +21,11 @@ from contextlib import suppress
 
 from ottla.broker import open_files
 from ottla.broker.descriptors import HeldDescriptors
+from ottla.broker.page_probe import open_cached, read_cached
 from ottla.broker.ports import THIS_PROCESS, Buffer, File
 
 _OPEN_FLAGS = os.O_RDWR | os.O_CLOEXEC
+_READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC
 _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 BACKGROUND_NICE = 10
@@ -93,6 +95,15 @@ class PosixFile:
             parts.append(data)
             read += len(data)
         return b"".join(parts)
+
+    def read_cached(self, size: int, position: int) -> bytes | None:
+        try:
+            data = read_cached(self._fd, position, size)
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            return self.pread(size, position)
+        return None if data is None else bytes(data)
 
     def pwrite(self, data: Buffer, position: int) -> None:
         size = len(data)
@@ -176,6 +187,10 @@ class PosixDisk:
         flags = _OPEN_FLAGS | os.O_CREAT if create else _OPEN_FLAGS
         return PosixFile(path, os.open(path, flags, 0o644))
 
+    def open_cached(self, path: str) -> PosixFile | None:
+        fd = open_cached(path, _OPEN_FLAGS)
+        return None if fd is None else PosixFile(path, fd)
+
     def list(self, path: str) -> list[str]:
         return sorted(os.listdir(path))
 
@@ -241,7 +256,11 @@ class ReadOnlyDisk(PosixDisk):
 
     def open(self, path: str, *, create: bool = False) -> PosixFile:
         assert not create, path
-        return PosixFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        return PosixFile(path, os.open(path, _READ_FLAGS))
+
+    def open_cached(self, path: str) -> PosixFile | None:
+        fd = open_cached(path, _READ_FLAGS)
+        return None if fd is None else PosixFile(path, fd)
 
 
 def held_descriptors_max() -> int:

@@ -94,6 +94,9 @@ class SimFile:
             _fail(errno.EINVAL, self.path)
         return self._node.cached.read(size, position)
 
+    def read_cached(self, size: int, position: int) -> bytes | None:
+        return self.pread(size, position)
+
     def pwrite(self, data: Buffer, position: int) -> None:
         fault = self._before_change("pwrite")
         payload = bytes(data)
@@ -219,6 +222,9 @@ class SimDisk:
         else:
             self._before_read("open", path)
         return SimFile(self, path, node)
+
+    def open_cached(self, path: str) -> SimFile | None:
+        return None  # it cannot tell
 
     def list(self, path: str) -> list[str]:
         self._before_read("list", path)

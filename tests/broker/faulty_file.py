@@ -29,6 +29,9 @@ class FaultyFile:
     def pread(self, size: int, position: int) -> bytes:
         return self._real.pread(size, position)
 
+    def read_cached(self, size: int, position: int) -> bytes | None:
+        return self._real.read_cached(size, position)
+
     def pwrite(self, data: Buffer, position: int) -> None:
         if self.write_error is not None:
             raise self.write_error

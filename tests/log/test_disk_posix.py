@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker import page_probe
 from ottla.broker.ports import THIS_PROCESS
 from ottla.broker.posix import PosixDisk, SystemClock, raise_descriptor_limit
 
@@ -156,3 +157,76 @@ def test_room_is_taken_for_all_of_a_file_and_given_back(tmp_path: Path) -> None:
         assert path.stat().st_blocks * 512 >= 1 << 20
         disk.open(str(path)).truncate(4096)
     assert path.stat().st_blocks * 512 <= 1 << 16
+
+
+def test_what_was_just_written_is_in_memory(tmp_path: Path) -> None:
+    disk = PosixDisk()
+    path = str(tmp_path / "file")
+    file = disk.open(path, create=True)
+    file.pwrite(b"0123456789", 0)
+
+    assert file.read_cached(4, 3) == b"3456"
+    file.close()
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or tuple(map(int, os.uname().release.split(".")[:2])) < (5, 12),
+    reason="only Linux tells what is in memory, since 5.12",
+)
+def test_a_file_that_was_just_made_is_opened_without_the_disk(tmp_path: Path) -> None:
+    disk = PosixDisk()
+    path = str(tmp_path / "file")
+    written = disk.open(path, create=True)
+    written.pwrite(b"0123456789", 0)
+    written.close()
+    file = disk.open_cached(path)
+
+    assert file is not None
+    assert file.pread(10, 0) == b"0123456789"
+    file.pwrite(b"x", 0)
+    assert fcntl.fcntl(file.fileno(), fcntl.F_GETFD) & fcntl.FD_CLOEXEC
+    file.close()
+    assert disk.open_cached(str(tmp_path / "another")) is None
+
+
+def test_where_the_system_cannot_tell_nothing_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(page_probe, "_openat2", lambda: None)
+
+    assert PosixDisk().open_cached(str(tmp_path / "file")) is None
+
+
+def test_a_file_system_that_cannot_tell_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def preadv(descriptor: int, buffers: list[bytearray], position: int, flags: int = 0) -> int:
+        if flags:
+            raise OSError(errno.EOPNOTSUPP, "operation not supported")
+        return read(descriptor, buffers, position)
+
+    (tmp_path / "file").write_bytes(b"0123456789")
+    file = PosixDisk().open(str(tmp_path / "file"))
+    read = os.preadv
+    monkeypatch.setattr(os, "preadv", preadv)
+
+    assert file.read_cached(4, 3) == b"3456"
+    probe = page_probe.PageProbe()
+    assert bytes(probe.read_cached(file.fileno(), 3, 4) or b"") == b"3456"
+    assert not probe.can_probe
+    assert probe.holds(file.fileno(), 3)
+    file.close()
+
+
+def test_a_system_that_cannot_tell_is_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_bytes(b"0123456789")
+    file = PosixDisk().open(str(tmp_path / "file"))
+    monkeypatch.setattr(page_probe, "_CAN_PROBE", False)
+    monkeypatch.delattr(os, "preadv")
+
+    assert file.read_cached(4, 3) == b"3456"
+    assert bytes(page_probe.PageProbe().read_cached(file.fileno(), 3, 4) or b"") == b"3456"
+    file.close()

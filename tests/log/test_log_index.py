@@ -225,7 +225,7 @@ def test_what_was_cut_off_a_transaction_index_does_not_come_back() -> None:
     index.append(AbortedTransaction(1, 49, 50, 51))
     index.append(AbortedTransaction(1, 60, 70, 71))
     index.seal()
-    index.open_for_sync().sync()
+    index.open_apart().sync()
     disk.sync_dir("/")
     for offset, kept in ((71, 2), (70, 1), (50, 0)):
         index.truncate_to(offset)

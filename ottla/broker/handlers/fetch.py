@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from functools import partial
 
 from ottla.broker.handlers.answers import Pending
 from ottla.broker.handlers.context import Session
-from ottla.broker.handlers.fetch_reading import FIRST_READS_AT_ONCE, FetchReading
+from ottla.broker.handlers.fetch_reading import FetchReading
 from ottla.broker.replication.deadlines import Deadlines
 from ottla.broker.replication.fetch_session import Resolved, wanted_by
 from ottla.protocol.errors import ErrorCode
@@ -43,13 +44,11 @@ def handle_fetch(
         return reading.refuse(refused)
     may_wait = request.max_wait_ms > 0 and bool(resolved.wanted)
     if not (may_wait and reading.is_at_the_end()):
-        # In a session that is under way partitions come and roll one by one.
-        if len(resolved.wanted) > FIRST_READS_AT_ONCE and not resolved.incremental:
-            first = reading.first_reads()
-            following = None if first is None else rooms.lookups.follow(first)
-            if following is not None:
-                return FetchBehindReads(reading, rooms.deadlines, request.max_wait_ms, following)
-        response = reading.attempt()
+        response = reading.attempt(waits_for_disk=False)
+        if reading.is_held_up:
+            following = rooms.lookups.follow(reading.first_reads())
+            assert following is not None, "the first step is a worker's"
+            return FetchBehindReads(reading, rooms.deadlines, request.max_wait_ms, following)
         if reading.satisfied or not may_wait or reading.has_left_more():
             return reading.leaves(response)
     return ParkedFetch(reading, rooms.deadlines, request.max_wait_ms)
@@ -118,9 +117,9 @@ class ParkedFetch(Pending):
 
 
 class FetchBehindReads(ParkedFetch):
-    """A fetch of many partitions that nobody has read from before: others have the loop between
-    the first reads, however long the disk takes for all of them. It is answered, or waits like any
-    other, when they are done."""
+    """A fetch of what is not in memory: others have the loop while a worker waits for the disk, and
+    between what the loop then does for each partition. It is answered, or waits like any other,
+    when all is done."""
 
     __slots__ = ("_following", "_is_due")
 
@@ -164,7 +163,12 @@ class FetchBehindReads(ParkedFetch):
 
     def _all_read(self, following: asyncio.Future[None]) -> None:
         self._following = None
-        if following.cancelled() or self.abandoned:
-            return
+        if not (following.cancelled() or self.abandoned):
+            self.woken(partial(self._go_on, following))
+
+    def _go_on(self, following: asyncio.Future[None]) -> None:
         following.result()  # what a partition cannot read is said by its own answer
-        self.woken(self._answer_now if self._is_due else self._look)
+        if self._is_due:
+            self._answer_now()
+        else:
+            self._look()

@@ -16,8 +16,8 @@ from ottla.broker.handlers.context import Session
 from ottla.broker.handlers.endpoints import node_endpoints
 from ottla.broker.handlers.partitions import absence
 from ottla.broker.log.file_slice import FileSlice
+from ottla.broker.log.first_touch import FirstReads, FirstTouches, Openings, Place
 from ottla.broker.log.log import UPPER_HIGH_WATERMARK, UPPER_LAST_STABLE, Log
-from ottla.broker.log.time_search import Steps
 from ottla.broker.replication.fetch_session import Resolved, Wanted, key_of
 from ottla.broker.replication.replicas import Partition
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -28,7 +28,11 @@ TopicResponse = FetchResponse.FetchableTopicResponse
 
 UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 NO_RECORDS = b""
-FIRST_READS_AT_ONCE = 4
+OPENED_AT_ONCE = 4
+"""Files that a fetch opens in a turn. Others have one before it opens more."""
+TOUCHES_AT_ONCE = 16
+"""Partitions that a worker reads from for one fetch, before the loop does, and looks for more."""
+NONE_TOUCHED: frozenset[int] = frozenset()
 ANY_AMOUNT = 1 << 62
 """More than a segment has: what a log says is available only of a fetch that is behind its last
 segment, or out of range. Such a fetch does not wait, whatever `partition_max_bytes` lets through.
@@ -40,14 +44,17 @@ class FetchReading:
 
     __slots__ = (
         "_by_id",
+        "_held_up",
         "_is_fenced",
         "_min_bytes",
         "_names_leader",
+        "_openings",
         "_request",
         "_resolved",
         "_rooms",
         "_session",
         "_told",
+        "_touched",
         "_upper",
         "found_bytes",
         "partitions",
@@ -76,6 +83,11 @@ class FetchReading:
         self._min_bytes = min(request.min_bytes, request.max_bytes, rooms.config.fetch_max_bytes)
         # What the last attempt would tell a session's client; it is told when that answer leaves.
         self._told: list[tuple[Wanted, PartitionData]] = []
+        self._openings: Openings | None = None
+        """Of an attempt that does not wait for the disk."""
+        self._held_up: list[Wanted] = []
+        self._touched: frozenset[int] = NONE_TOUCHED
+        """By identity: those that wait for the disk once do not again."""
         self.partitions: list[Partition] = []
         """Those that were there when it was last looked at; a fetch that waits does so there."""
         self.found_bytes = 0
@@ -93,32 +105,48 @@ class FetchReading:
             self.partitions.append(partition)
         return True
 
-    def first_reads(self) -> Steps | None:
-        """What is to be done before an attempt, where it would be the first to read from many
-        partitions: after a start that is two reads of the disk for each."""
-        count = 0
-        self.partitions = []
-        for wanted in self._resolved.wanted:
+    def first_reads(self) -> FirstReads:
+        """What is to be done before the next attempt where the last one was `held_up`: a worker
+        reads from the disk what the loop then reads, one partition after another."""
+        while self._held_up:
+            some, self._held_up = self._held_up, []
+            self._touched = self._touched.union(map(id, some))
+            yield FirstTouches(self._places(some))
+            for wanted in some:
+                partition = self._find(wanted)
+                if partition is None:
+                    continue
+                offset = wanted.request.fetch_offset
+                with suppress(KafkaError, OSError):  # the attempt will say so
+                    partition.log.read(offset, max_bytes=0, upper=self._upper, at_least_one=True)
+                yield None
+            self.attempt(waits_for_disk=False)
+
+    def _places(self, some: list[Wanted]) -> list[Place]:
+        places: list[Place] = []
+        for wanted in some:
             partition = self._find(wanted)
             if partition is not None:
-                self.partitions.append(partition)
-                count += not partition.log.is_read_from(wanted.request.fetch_offset)
-        return self._first_reads() if count > FIRST_READS_AT_ONCE else None
+                with suppress(KafkaError, OSError):  # as above
+                    places += self._places_of(wanted, partition.log, Openings(0))
+                    if self._upper == UPPER_LAST_STABLE:
+                        places += partition.log.transactions_to_touch(wanted.request.fetch_offset)
+        return places
 
-    def _first_reads(self) -> Steps:
-        for wanted in self._resolved.wanted:
-            partition = self._find(wanted)
-            offset = wanted.request.fetch_offset
-            if partition is None or partition.log.is_read_from(offset):
-                continue
-            with suppress(KafkaError, OSError):  # the attempt will say so
-                partition.log.read(offset, max_bytes=0, upper=self._upper, at_least_one=True)
-            yield None
-        return None
+    def _places_of(self, wanted: Wanted, log: Log, openings: Openings) -> list[Place]:
+        offset = wanted.request.fetch_offset
+        return log.places_to_touch(offset, upper=self._upper, openings=openings)
 
-    def attempt(self) -> FetchResponse:
+    @property
+    def is_held_up(self) -> bool:
+        """Whether the last attempt found what it wants not in memory. It gave no answer then."""
+        return bool(self._held_up)
+
+    def attempt(self, *, waits_for_disk: bool = True) -> FetchResponse:
         """Reads everything once. `satisfied` tells whether the answer may leave before the wait
-        is over: enough bytes, or an error of a partition that there is, or none that there is."""
+        is over: enough bytes, or an error of a partition that there is, or none that there is.
+        One that does not wait for the disk may be `is_held_up`."""
+        self._openings = None if waits_for_disk else Openings(OPENED_AT_ONCE)
         budget = min(self._request.max_bytes, self._rooms.config.fetch_max_bytes)
         incremental = self._resolved.incremental
         self.partitions = []  # another list: who waits keeps that of the partitions it waits at
@@ -139,6 +167,8 @@ class FetchReading:
                 # Of the many that a consumer tails few have something at a time.
                 if incremental and self._is_unchanged(wanted, partition):
                     continue
+            if len(self._held_up) >= TOUCHES_AT_ONCE:
+                continue
             part, known = self._read(wanted, partition, budget)
             if part.error_code:
                 self.satisfied |= known
@@ -154,6 +184,8 @@ class FetchReading:
                 misplaced.append((wanted, part))
                 continue
             _add(response.responses, wanted, part)
+        if self._held_up:
+            return response
         for wanted, part in misplaced:  # errors of what is not there come last, as in Kafka
             _add(response.responses, wanted, part)
         if self.found_bytes >= self._min_bytes or len(misplaced) == len(self._resolved.wanted):
@@ -283,7 +315,14 @@ class FetchReading:
             limit = min(want.partition_max_bytes, budget)
             at_least_one = self.found_bytes == 0
             slice_ = None
-            if limit > 0 or at_least_one:
+            has_room = limit > 0
+            if self._touched and id(wanted) not in self._touched:
+                # What may not fit any more is not waited for.
+                has_room = has_room and limit == want.partition_max_bytes
+            if has_room or at_least_one:
+                openings = None if id(wanted) in self._touched else self._openings
+                if openings is not None and self._places_of(wanted, log, openings):
+                    return self._hold_up(wanted, partition)
                 slice_ = log.read(
                     want.fetch_offset,
                     max_bytes=max(limit, 0),
@@ -296,6 +335,10 @@ class FetchReading:
                 raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
             part = _answer(partition, NO_RECORDS if slice_ is None else slice_)
             if self._upper == UPPER_LAST_STABLE:
+                if slice_ is not None and self._openings is not None:
+                    is_known = log.knows_aborted_in(want.fetch_offset, slice_)
+                    if not is_known and id(wanted) not in self._touched:
+                        return self._hold_up(wanted, partition)
                 aborted = [] if slice_ is None else log.aborted_in(want.fetch_offset, slice_)
                 part.aborted_transactions = [
                     FetchResponse.AbortedTransaction(*transaction) for transaction in aborted
@@ -306,6 +349,10 @@ class FetchReading:
             self._rooms.events.error("fetch_read_failed", partition=repr(partition), exc_info=error)
             return _error(wanted, ErrorCode.KAFKA_STORAGE_ERROR), True
         return part, True
+
+    def _hold_up(self, wanted: Wanted, partition: Partition) -> tuple[PartitionData, bool]:
+        self._held_up.append(wanted)
+        return self._nothing(partition), True
 
     def _fenced(self, wanted: Wanted, partition: Partition) -> PartitionData:
         part = _error(wanted, ErrorCode.FENCED_LEADER_EPOCH)

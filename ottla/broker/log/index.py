@@ -27,6 +27,9 @@ BLOCK_BYTES = 512
 # most three pages, which stay warm (Kafka's figure and reason, KAFKA-6432).
 WARM_BYTES = 8192
 
+CACHED_BYTES_MAX = 64 * 1024
+"""Of a segment of 32 MiB. A copy of so much takes some microseconds."""
+
 
 class IndexCorrupt(Exception):
     """An index says what cannot be, or what its segment does not hold: it is to be rebuilt."""
@@ -38,6 +41,7 @@ class EntryFile:
     __slots__ = (
         "_disk",
         "_entry_size",
+        "_is_used",
         "_map",
         "_pending",
         "_unpack_key",
@@ -59,6 +63,7 @@ class EntryFile:
         self._written = 0
         self._pending = bytearray()
         self._map: memoryview | None = None
+        self._is_used = False
 
     def __repr__(self) -> str:
         return f"<EntryFile {self.path} entries={self.count}>"
@@ -132,6 +137,11 @@ class EntryFile:
         """Of all entries."""
         return self.count * self._entry_size
 
+    @property
+    def written_bytes(self) -> int:
+        """Of those that are in the file."""
+        return self._written * self._entry_size
+
     def append(self, entry: bytes) -> None:
         """Adds an entry in memory; never fails. `make_room` before keeps the memory bounded."""
         self._pending += entry
@@ -152,14 +162,21 @@ class EntryFile:
         start = (index - self._written) * size
         return bytes(self._pending[start : start + size])
 
-    def floor(self, target: int) -> int:
-        """The index of the last entry whose key is at most `target`, or -1."""
-        size = self._entry_size
+    def floor_unwritten(self, target: int) -> int | None:
+        """The index of the last entry whose key is at most `target`, or -1; None if the file has
+        to be searched for it."""
         pending = self._pending
         if pending and self._unpack_key(pending, 0)[0] <= target:
-            return self._written + self._search(pending, 0, len(pending) // size, target)
-        if not self._written:
-            return -1
+            count = len(pending) // self._entry_size
+            return self._written + self._search(pending, 0, count, target)
+        return None if self._written else -1
+
+    def floor(self, target: int) -> int:
+        """The index of the last entry whose key is at most `target`, or -1."""
+        unwritten = self.floor_unwritten(target)
+        if unwritten is not None:
+            return unwritten
+        size = self._entry_size
         view = self._view()
         low, high = 0, self._written
         warm = high - WARM_BYTES // size
@@ -169,6 +186,10 @@ class EntryFile:
             else:
                 high = warm
         return self._search(view, low, high, target)
+
+    def floor_in(self, piece: bytes, target: int) -> int:
+        """The same of entries as they lie in the file, which may be without this one's map."""
+        return self._search(memoryview(piece), 0, len(piece) // self._entry_size, target)
 
     def _search(self, entries: bytearray | memoryview, low: int, high: int, target: int) -> int:
         """The last entry of [low, high) whose key is at most `target`, or low - 1."""
@@ -199,21 +220,54 @@ class EntryFile:
             self._write_pending()
         self._cut(self._written * self._entry_size)
 
-    def open_for_sync(self) -> File:
+    def open_apart(self) -> File:
+        """The file by a descriptor of the caller's."""
         return self._disk.open(self.path)
+
+    def map_cached(self) -> bool:
+        """Whether a search waits for no disk, as far as the system tells; then the file is mapped.
+        A map that has been used of late is believed to be in memory, and a large file that is not
+        mapped is not looked through for that."""
+        if self._map is not None or not self._written:
+            return True
+        size = self.written_bytes
+        file = self._disk.open_cached(self.path) if size <= CACHED_BYTES_MAX else None
+        if file is None:
+            return False
+        try:
+            if file.read_cached(size, 0) is None:
+                return False
+            self._set_map(self._disk.map(file))
+        finally:
+            file.close()
+        return True
 
     def release(self) -> None:
         """Gives the map back; the next search makes another."""
         self._map = None
 
+    def release_idle(self) -> bool:
+        is_idle, self._is_used = not self._is_used, False
+        if is_idle:
+            self._map = None
+        return self._map is None
+
     def _view(self) -> memoryview:
-        if self._map is None:
+        self._is_used = True
+        view = self._map
+        if view is None:
             file = self._disk.open(self.path)
             try:
-                self._map = self._disk.map(file)
+                view = self._set_map(self._disk.map(file))
             finally:
                 file.close()
-        return self._map
+        return view
+
+    def _set_map(self, view: memoryview) -> memoryview:
+        self._map = view
+        self._is_used = True
+        self._disk.held.hold_map(self)
+        return view
 
     def _write_pending(self) -> None:
         size = self._entry_size

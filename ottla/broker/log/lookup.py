@@ -32,6 +32,23 @@ def aborted_in(
     return _aborted(segments, offset, stable, found)
 
 
+def knows_aborted_in(segments: Segments, offset: int, found: FileSlice, stable: int) -> bool:
+    """Whether `aborted_in` reads no file for that."""
+    upper: int | None = None
+    for index in range(segments.floor_index(offset), len(segments)):
+        transactions = segments[index].transactions
+        if not transactions.is_known:
+            return False
+        entries = transactions.entries()
+        if not entries or entries[-1].last_offset < offset:
+            continue
+        if upper is None:
+            upper = _end_of(segments, offset, found, stable)
+        if entries[-1].last_stable_offset >= upper:
+            return True
+    return True
+
+
 def _aborted(
     segments: Segments, offset: int, bound: int, slice_: FileSlice | None
 ) -> list[tuple[int, int]]:

@@ -74,6 +74,23 @@ class OffsetIndex:
         index = self.entries.floor(min(offset - self.base_offset, RELATIVE_OFFSET_MAX))
         return (self.base_offset, 0) if index < 0 else self.entry(index)
 
+    def lookup_unwritten(self, offset: int) -> tuple[int, int] | None:
+        """The same where the file need not be read for it, or else None."""
+        relative = min(offset - self.base_offset, RELATIVE_OFFSET_MAX)
+        index = self.entries.floor_unwritten(relative)
+        if index is None:
+            return None
+        return (self.base_offset, 0) if index < 0 else self.entry(index)
+
+    def entry_in(self, piece: bytes, offset: int) -> tuple[int, int] | None:
+        """The last one at or below an offset of entries as they lie in the file, as (offset,
+        position), or None. Nothing is checked."""
+        index = self.entries.floor_in(piece, min(offset - self.base_offset, RELATIVE_OFFSET_MAX))
+        if index < 0:
+            return None
+        relative, position = ENTRY.unpack_from(piece, index * ENTRY.size)
+        return self.base_offset + relative, position
+
     def last(self) -> tuple[int, int]:
         """The last entry, or (base, 0)."""
         count = self.entries.count

@@ -20,6 +20,7 @@ from bisect import bisect_right
 
 from ottla.broker.log import lookup, time_search
 from ottla.broker.log.file_slice import FileSlice
+from ottla.broker.log.first_touch import Openings, Place, place_of
 from ottla.broker.log.flush import FlushTicket
 from ottla.broker.log.opening import OpenedFiles
 from ottla.broker.log.partition_dir import PartitionDir
@@ -33,6 +34,9 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 UPPER_LOG_END = 0
 UPPER_HIGH_WATERMARK = 1
 UPPER_LAST_STABLE = 2
+
+TRANSACTION_INDEXES_AT_ONCE = 16
+"""Each may be the last that matters to a reader."""
 
 
 class ReadableLog:
@@ -158,16 +162,39 @@ class ReadableLog:
             return None
         return segment.slice(position, size)
 
-    def is_read_from(self, offset: int) -> bool:
-        """Whether a read from `offset` on finds its file open, or nothing to read. One that opens
-        files reads the index, and a batch's header, from the disk perhaps."""
-        if not self.log_start_offset <= offset < self.high_watermark:
-            return True
+    def places_to_touch(self, offset: int, *, upper: int, openings: Openings) -> list[Place]:
+        """What a read from `offset` on would have to read from the disk; nothing where it finds all
+        in memory, or nothing to read. See `first_touch.py`."""
+        end = self.high_watermark if upper != UPPER_LAST_STABLE else self.last_stable_offset
+        if not self.log_start_offset <= offset < end:
+            return []
         segments = self.segments
         segment = segments.active
         if offset < segment.base_offset:
             segment = segments[segments.floor_index(offset)]
-        return segment.file is not None
+        found = self._place_of(segment, offset, openings)
+        if end != self.high_watermark:
+            segment = segments[segments.floor_index(end)]
+            if end != segment.base_offset:
+                found += self._place_of(segment, end, openings)
+        return found
+
+    def _place_of(self, segment: Segment, offset: int, openings: Openings) -> list[Place]:
+        place = place_of(segment, offset, openings)
+        if segment.file is not None:
+            self.segments.read_from(segment)
+        return [] if place is None else [place]
+
+    def transactions_to_touch(self, offset: int) -> list[Place]:
+        """The transaction indexes behind an offset that are not in memory, as many as may matter to
+        who reads from there."""
+        segments = self.segments
+        behind = segments[segments.floor_index(offset) :]
+        unknown = [one for one in behind if not one.transactions.is_known]
+        return [
+            Place(segment, None, None, has_transactions=True)
+            for segment in unknown[:TRANSACTION_INDEXES_AT_ONCE]
+        ]
 
     def bytes_available(self, offset: int, upper: int, limit: int) -> int:
         """How much a read would find, up to `limit`; `limit` where that takes a closer look."""
@@ -188,6 +215,10 @@ class ReadableLog:
     def aborted_in(self, offset: int, found: FileSlice) -> list[tuple[int, int]]:
         """The same for a slice that a read from `offset` on gave, below the last stable offset."""
         return lookup.aborted_in(self.segments, offset, found, self.last_stable_offset)
+
+    def knows_aborted_in(self, offset: int, found: FileSlice) -> bool:
+        """Whether `aborted_in` reads no file for that."""
+        return lookup.knows_aborted_in(self.segments, offset, found, self.last_stable_offset)
 
     def steps_to_timestamp(self, timestamp: int) -> Steps:
         """To the first record with at least that timestamp, by whoever gives way meanwhile; see

@@ -14,7 +14,6 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
-from struct import Struct
 
 from ottla.broker.log import old_messages
 from ottla.broker.log.file_slice import FileSlice
@@ -23,6 +22,7 @@ from ottla.broker.log.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from ottla.broker.log.partition_dir import PartitionDir, rename_anew, renew
 from ottla.broker.log.time_index import NO_TIMESTAMP, TimeIndex
 from ottla.broker.log.transaction_index import TransactionIndex
+from ottla.broker.log.walk import LOOKUP_READ_BYTES, BrokenChain, UntrueEntry, walk_to
 from ottla.broker.ports import File
 from ottla.config.types import LogConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -42,21 +42,13 @@ TRANSACTION_INDEX_SUFFIX = ".txnindex"
 SNAPSHOT_SUFFIX = ".snapshot"
 DELETED_SUFFIX = ".deleted"
 
-SEGMENT_SUFFIXES = (
-    LOG_SUFFIX,
-    INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
-    SNAPSHOT_SUFFIX,
-)
+INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+SEGMENT_SUFFIXES = (LOG_SUFFIX, *INDEX_SUFFIXES, SNAPSHOT_SUFFIX)
 
 BATCH_LENGTH_MIN = HEADER_SIZE - LOG_OVERHEAD
 
 # Batches whose positions stay in memory: 16 bytes each, and a consumer that tails is a few behind.
 RECENT_BATCHES = 512
-
-# What one read of a look-up takes: an index interval, and the header behind it.
-LOOKUP_READ_BYTES = 4096 + HEADER_SIZE
 # Batches behind the last index entry begin within an index interval; an index that leaves out
 # more is short. The allowance is for an interval that was larger when the segment was written.
 UNINDEXED_BYTES_MAX = 64 * 1024
@@ -64,10 +56,6 @@ UNINDEXED_BYTES_MAX = 64 * 1024
 TAIL_BYTES_MAX = 1024
 # What one read takes that walks over many batches.
 WALK_READ_BYTES = 64 * 1024
-
-# Base offset, batch length, last offset delta.
-_CHAIN = Struct(">qi11xi")
-_unpack_chain = _CHAIN.unpack_from
 
 
 class Segment:
@@ -170,6 +158,14 @@ class Segment:
             self._directory.disk.held.hold(self)
         return self.file
 
+    def open_cached(self) -> File | None:
+        """The same if nothing has to be read from the disk for it, as far as the system tells."""
+        if self.file is None:
+            self.file = self._directory.disk.open_cached(self.log_path)
+            if self.file is not None:
+                self._directory.disk.held.hold(self)
+        return self.file
+
     def open_apart(self) -> File:
         """The .log file by a descriptor of the caller's; FileNotFoundError if it is set aside."""
         return self._directory.disk.open(self.log_path)
@@ -228,10 +224,10 @@ class Segment:
 
     def open_for_sync(self, opened: list[File]) -> None:
         """Adds its sealed indexes, opened, to the files of whoever syncs and closes them."""
-        opened.append(self.index.entries.open_for_sync())
-        opened.append(self.time_index.entries.open_for_sync())
+        opened.append(self.index.entries.open_apart())
+        opened.append(self.time_index.entries.open_apart())
         if self.transactions.has_file:
-            opened.append(self.transactions.open_for_sync())
+            opened.append(self.transactions.open_apart())
 
     def sync_indexes(self) -> None:
         """Blocks until its sealed indexes are on disk."""
@@ -250,7 +246,7 @@ class Segment:
         source = self.open()
         renew(source, self.log_path, self.size, self._directory.disk)
         self.release()
-        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
+        for suffix in INDEX_SUFFIXES:
             rename_anew(self._directory.file(self.base_offset, suffix), self._directory.disk)
 
     def forget_recent(self) -> None:
@@ -411,6 +407,12 @@ class Segment:
         """A range of its .log file, which is opened for it."""
         is_tail = position == self._tail_position and size == len(self._tail)
         return FileSlice(self.file or self.open(), position, size, self._tail if is_tail else b"")
+
+    def remembers(self, offset: int) -> bool:
+        """Whether `locate` finds the first batch that ends at or above an offset in memory."""
+        lasts = self._recent_lasts
+        at = bisect_left(lasts, offset)
+        return at < len(lasts) and (at > 0 or not self._recent_positions[0])
 
     def locate(self, offset: int) -> tuple[int, int]:
         """Position and size of the first batch that ends at or above an offset; `size`, 0 if none.
@@ -652,45 +654,20 @@ class Segment:
     def _locate_by_index(self, offset: int) -> tuple[int, int]:
         self.load()
         try:
-            return self._walk_to(offset, *self.index.lookup(offset))
+            return self._walk_to(offset)
         except IndexCorrupt:
             self.rebuild_indexes()
-            return self._walk_to(offset, *self.index.lookup(offset))
+            return self._walk_to(offset)
 
-    def _walk_to(self, offset: int, entry_offset: int, position: int) -> tuple[int, int]:
-        """Walks to an offset from an index entry. IndexCorrupt if that entry is not true."""
-        file = self.open()
-        first = position
-        end = self.size
-        expected = self.base_offset
-        base_offset = size = delta = 0
-        chunk, start = b"", position
-        if position >= end and first:
-            raise IndexCorrupt(self.index.entries.path)
-        while position < end:
-            at = position - start
-            if at + HEADER_SIZE > len(chunk):
-                chunk = file.pread(min(LOOKUP_READ_BYTES, end - position), position)
-                start, at = position, 0
-            if len(chunk) - at >= HEADER_SIZE and chunk[at + MAGIC_POSITION] == MAGIC:
-                base_offset, length, delta = _unpack_chain(chunk, at)
-                size = length + LOG_OVERHEAD
-                is_batch = size >= HEADER_SIZE and delta >= 0
-            else:
-                message = old_messages.read_message(chunk, at)
-                is_batch = message is not None
-                if message is not None:
-                    base_offset, size, delta = message.base_offset, message.size, 0
-            is_batch = is_batch and position + size <= end and base_offset >= expected
-            if position == first and first and not (is_batch and base_offset <= entry_offset):
-                raise IndexCorrupt(self.index.entries.path)
-            if not is_batch:
-                raise self._broken(position)
-            expected = base_offset + delta + 1
-            if expected > offset:
-                return position, size
-            position += size
-        return end, 0
+    def _walk_to(self, offset: int) -> tuple[int, int]:
+        entry = self.index.lookup(offset)
+        read = self.open().pread
+        try:
+            return walk_to(read, offset, entry, base_offset=self.base_offset, end=self.size)
+        except UntrueEntry:
+            raise IndexCorrupt(self.index.entries.path) from None
+        except BrokenChain as broken:
+            raise self._broken(broken.position) from None
 
     def _broken(self, position: int) -> KafkaError:
         return KafkaError(

@@ -233,7 +233,7 @@ class Segments:
             for offset in self._unsynced_snapshots:
                 others.append(directory.disk.open(directory.file(offset, SNAPSHOT_SUFFIX)))
             if self.active.transactions.has_file:
-                others.append(self.active.transactions.open_for_sync())
+                others.append(self.active.transactions.open_apart())
         except OSError:
             for file in others:
                 file.close()

@@ -85,6 +85,11 @@ class TransactionIndex:
             self._written = len(self._entries)
         return self._entries
 
+    @property
+    def is_known(self) -> bool:
+        """Whether `entries` reads no file."""
+        return self._entries is not None
+
     def check(self, base_offset: int, end_offset: int) -> None:
         """Raises IndexCorrupt unless the file holds nothing but entries of such a segment."""
         if self._entries is None:
@@ -226,7 +231,7 @@ class TransactionIndex:
         if entries and self._left is None and self._written == len(entries):
             self._entries = None
 
-    def open_for_sync(self) -> File:
+    def open_apart(self) -> File:
         assert self.has_file, self.path
         return self._disk.open(self.path)
 

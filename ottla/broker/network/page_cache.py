@@ -1,17 +1,17 @@
 """What is in memory of the files that are sent, and the sending of what is not.
 
-The kernel is asked (`preadv` with RWF_NOWAIT) before the loop sends or reads; a worker does what
-would have to wait for the disk.
+The kernel is asked before the loop sends or reads; a worker does what would have to wait for the
+disk.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import socket
 from concurrent.futures import Executor
 
 from ottla.broker.log.unreadable import UnreadableRanges
+from ottla.broker.page_probe import PageProbe
 from ottla.broker.ports import File
 
 WORKER_STEP_BYTES = 128 * 1024
@@ -23,20 +23,16 @@ WARM_S = 1.0
 WARM_WINDOWS_MAX = 4096
 """Remembered for other readers: half a GB, more than is sent in WARM_S."""
 
-_RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 
-
-class PageCache:
-    """What is in memory of a file, and the sending of what is not. A file system that cannot say
-    (EOPNOTSUPP) is asked once."""
+class PageCache(PageProbe):
+    """What is in memory of a file, and the sending of what is not."""
 
     def __init__(self, executor: Executor, unreadable: UnreadableRanges) -> None:
+        super().__init__()
         self.executor = executor
         self.unreadable = unreadable
-        self.can_probe = bool(_RWF_NOWAIT) and hasattr(os, "preadv")
         self.cold_sends = 0
         self.cold_sends_under_way = 0
-        self._byte = [bytearray(1)]
         # Of windows found in memory, by file and number: their last byte, and when that was asked.
         self._warm: dict[tuple[File, int], tuple[int, float]] = {}
         self._warm_since_s = 0.0
@@ -57,36 +53,6 @@ class PageCache:
             return None
         warm[key] = (end, now_s)
         return now_s
-
-    def holds(self, descriptor: int, position: int) -> bool:
-        """Whether the byte there is in memory; a file system that cannot say is believed to."""
-        if not self.can_probe:
-            return True
-        try:
-            return os.preadv(descriptor, self._byte, position, _RWF_NOWAIT) == 1
-        except BlockingIOError:
-            return False
-        except OSError as error:
-            if error.errno != errno.EOPNOTSUPP:
-                raise
-            self.can_probe = False
-            return True
-
-    def read_cached(self, descriptor: int, position: int, size: int) -> bytearray | None:
-        """The bytes if they are all in memory, else None."""
-        data = bytearray(size)
-        if not self.can_probe:
-            return data if os.preadv(descriptor, [data], position) == size else None
-        try:
-            count = os.preadv(descriptor, [data], position, _RWF_NOWAIT)
-        except BlockingIOError:
-            return None
-        except OSError as error:
-            if error.errno != errno.EOPNOTSUPP:
-                raise
-            self.can_probe = False
-            count = os.preadv(descriptor, [data], position)
-        return data if count == size else None
 
     def send_cold(
         self, sock: socket.socket, descriptor: int, position: int, size: int, ahead: range

@@ -1,0 +1,171 @@
+"""What a read of a log needs of the disk, read by a worker before the loop reads.
+
+A read finds its batch by an index and by headers. The last batches' are known, and for who follows
+a log the page cache has the rest. For who comes back after a day it has neither: each is a seek or
+several, and while the loop waits for them everybody waits. So the loop asks first (`place_of`), and
+what is not in memory is touched: the same bytes are read by descriptors of the worker's own and
+thrown away. The loop then reads as ever, what it finds and what it makes of damage included; what
+has been evicted again by then it waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+from typing import NamedTuple
+
+from ottla.broker.log.index import IndexCorrupt
+from ottla.broker.log.offset_index import ENTRY
+from ottla.broker.log.segment import Segment
+from ottla.broker.log.time_index import ENTRY as TIME_ENTRY
+from ottla.broker.log.walk import BrokenChain, Read, UntrueEntry, walk_to
+from ottla.broker.ports import File
+
+PIECE_BYTES = 64 * 1024
+
+_END = 2**63 - 1
+"""An offset that every segment ends below."""
+
+
+class Openings:
+    """How many files may still be opened in this turn of the loop."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+
+class Place(NamedTuple):
+    """What of a segment is to be read. All is decided on the loop, which changes it meanwhile."""
+
+    segment: Segment
+    offset: int | None
+    """What leads to its batch, by the index; None if that is known."""
+    entry: tuple[int, int] | None
+    """The entry of the index for it, where that is not in the file yet."""
+    has_transactions: bool
+
+
+class _NotInMemory(Exception):
+    """A walk came to where the disk would have to be read."""
+
+
+def place_of(segment: Segment, offset: int, openings: Openings) -> Place | None:
+    """None if a read from an offset on waits for no disk, as far as the system tells. Opens what
+    that needs, if it may."""
+    file = segment.file
+    if file is None and openings.left > 0:
+        openings.left -= 1
+        file = segment.open_cached()
+    if segment.remembers(offset):
+        return Place(segment, None, None, has_transactions=False) if file is None else None
+    entry = segment.index.lookup_unwritten(offset)
+    place = Place(segment, offset, entry, has_transactions=False)
+    if file is None or not segment.is_loaded:
+        return place
+    opened = file
+
+    def read(size: int, position: int) -> bytes:
+        data = opened.read_cached(size, position)
+        if data is None:
+            raise _NotInMemory
+        return data
+
+    try:
+        if entry is None:
+            if not segment.index.entries.map_cached():
+                return place
+            entry = segment.index.lookup(offset)
+        _walk(segment, read, offset, entry)
+    except _NotInMemory:
+        return place
+    except (IndexCorrupt, UntrueEntry):
+        pass  # the index is made anew by who reads
+    return None
+
+
+def _walk(segment: Segment, read: Read, offset: int, entry: tuple[int, int]) -> None:
+    with suppress(BrokenChain):
+        walk_to(read, offset, entry, base_offset=segment.base_offset, end=segment.size)
+
+
+class FirstTouches:
+    """Places that are about to be read: a worker's work, which finds nothing."""
+
+    __slots__ = ("_is_wanted", "_places")
+
+    def __init__(self, places: list[Place]) -> None:
+        self._places = places
+        self._is_wanted = True
+
+    def __repr__(self) -> str:
+        return f"<FirstTouches of {len(self._places)}>"
+
+    def stop(self) -> None:
+        """Nobody waits for it any more."""
+        self._is_wanted = False
+
+    def run_apart(self, give_way: Callable[[], None]) -> None:
+        """In a worker. What cannot be read is the reader's to tell."""
+        for place in self._places:
+            if not self._is_wanted:
+                return
+            with suppress(OSError):
+                _touch(place)
+            give_way()
+
+
+FirstReads = Generator[FirstTouches | None, object, None]
+"""Steps of which some are a worker's; at None others may have a turn."""
+
+
+def _touch(place: Place) -> None:
+    segment = place.segment
+    walks: list[tuple[int, tuple[int, int]]] = []
+    if not segment.is_loaded:
+        for offset in (_last_of_times(segment), _END):
+            walks.append((offset, _entry_of(segment, offset)))
+    if place.offset is not None:
+        walks.append((place.offset, place.entry or _entry_of(segment, place.offset)))
+    if place.has_transactions:
+        with _reading(segment.transactions.open_apart()) as file:
+            for start in range(0, file.size(), PIECE_BYTES):
+                file.pread(PIECE_BYTES, start)
+    with _reading(segment.open_apart()) as file:
+        for offset, entry in walks:
+            with suppress(UntrueEntry):
+                _walk(segment, file.pread, offset, entry)
+
+
+def _last_of_times(segment: Segment) -> int:
+    """The last offset that the time index names: who opens the segment looks where that is."""
+    with _reading(segment.time_index.entries.open_apart()) as file:
+        size = 2 * TIME_ENTRY.size
+        last = file.pread(size, max(file.size() - size, 0))
+    if len(last) < TIME_ENTRY.size:
+        return segment.base_offset
+    relative: int = TIME_ENTRY.unpack_from(last, len(last) - TIME_ENTRY.size)[1]
+    return segment.base_offset + relative
+
+
+def _entry_of(segment: Segment, offset: int) -> tuple[int, int]:
+    """As `OffsetIndex.lookup`, without the map: a thread that has to wait for a page of one keeps
+    the interpreter. All of the file is read, for others look elsewhere in it."""
+    entry = segment.base_offset, 0
+    with _reading(segment.index.entries.open_apart()) as file:
+        size = segment.index.entries.written_bytes if segment.is_loaded else file.size()
+        for start in range(0, size, PIECE_BYTES):
+            piece = file.pread(min(PIECE_BYTES, size - start), start)
+            if len(piece) < ENTRY.size or len(piece) % ENTRY.size:
+                break  # it has been cut since, or is no index
+            entry = segment.index.entry_in(piece, offset) or entry
+    return entry
+
+
+@contextmanager
+def _reading(file: File) -> Iterator[File]:
+    try:
+        yield file
+    finally:
+        file.close()
