@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ottla.broker.log.log import UPPER_HIGH_WATERMARK, UPPER_LOG_END, Log
-from ottla.broker.log.time_search import Steps, TimedOffset
+from ottla.broker.log.time_search import BatchSearch, Steps, TimedOffset
 from ottla.broker.ports import Disk
 from ottla.config.types import LogConfig
 from ottla.protocol.records.batch import BatchHeader, iterate_headers
@@ -133,7 +133,7 @@ def run_all(steps: Steps) -> TimedOffset | None:
         except StopIteration as done:
             result: TimedOffset | None = done.value
             return result
-        found = None if search is None else search.run()
+        found = search.run() if isinstance(search, BatchSearch) else None
 
 
 def first_at_time(log: Log, timestamp: int) -> TimedOffset | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import threading
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
@@ -15,8 +16,9 @@ from ottla.broker.log.log import UPPER_HIGH_WATERMARK, UPPER_LAST_STABLE, Log
 from ottla.broker.log.offset_index import ENTRY
 from ottla.broker.log.segment import Segment
 from ottla.broker.log.segments import OPEN_SEALED_MAX
+from ottla.broker.log.time_search import TOUCHES_AT_ONCE, TimedOffset
 from ottla.config.types import LogConfig
-from tests.log.logs import DIRECTORY, SMALL, append, flush, open_log
+from tests.log.logs import DIRECTORY, NOW, SMALL, append, flush, open_log
 from tests.log.paged_disk import PagedDisk
 from tests.log.test_log_transactions import end, write
 
@@ -342,3 +344,26 @@ def test_what_nobody_waits_for_any_more_is_not_read() -> None:
     assert {path[: -len(".log")] for path, _ in disk.waited if path.endswith(".log")} == {
         places[0].segment.log_path[: -len(".log")]
     }
+
+
+def test_a_look_up_by_time_opens_what_a_worker_has_read() -> None:
+    disk = paged_disk()
+    log = filled(disk, SMALL, [20] * 200)
+    log = reopened(disk, SMALL, log)
+    assert len(log.segments) > TOUCHES_AT_ONCE + 2
+    disk.evict()
+    steps = log.steps_to_timestamp(NOW + 10**6)
+    seen: list[object] = []
+    found: TimedOffset | None = None
+    with suppress(StopIteration):
+        while True:
+            seen.append(search := steps.send(found))
+            if isinstance(search, FirstTouches):
+                worker = threading.Thread(target=search.run_apart, args=[_no_pause])
+                worker.start()
+                worker.join()
+
+    assert [type(one) for one in seen[:2]] == [FirstTouches, type(None)]
+    assert sum(isinstance(one, FirstTouches) for one in seen) == 2
+    assert all(segment.is_loaded for segment in log.segments)
+    assert disk.waits_of(HERE) == []

@@ -64,10 +64,10 @@ def counted(
             turns += 1
             between()
             found = None
-        else:
-            searches += 1
-            found = search.run_apart(lambda: None)
-            between()
+            continue
+        found = search.run_apart(lambda: None)
+        searches += isinstance(search, BatchSearch)
+        between()
 
 
 @settings(max_examples=60, deadline=None)
@@ -248,7 +248,7 @@ def test_only_what_is_small_and_plain_is_short() -> None:
         append(log, batch)
         flush(log)
         steps = log.steps_to_timestamp(timestamp)
-        while (search := next(steps)) is None:
+        while not isinstance(search := next(steps), BatchSearch):
             pass
         return search
 

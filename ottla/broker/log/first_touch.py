@@ -110,7 +110,7 @@ class FirstTouches:
         """In a worker. What cannot be read is the reader's to tell."""
         for place in self._places:
             if not self._is_wanted:
-                return
+                break
             with suppress(OSError):
                 _touch(place)
             give_way()

@@ -7,6 +7,7 @@ a time that no record has costs one such search, and there may be any number of 
 
     steps = first_at(segments, timestamp, log_start_offset)
     yields   a BatchSearch   to be run, and what it found to be sent back
+             FirstTouches    to be run by a worker; None to be sent back
              None            others may have a turn; None to be sent back
     returns  (offset, timestamp, leader epoch) of the record, or None
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING
 
+from ottla.broker.log.first_touch import FirstTouches, Place
 from ottla.broker.log.segment import Segment
 from ottla.broker.log.segments import Segments
 from ottla.broker.log.time_index import NO_TIMESTAMP
@@ -34,6 +36,9 @@ of 64 KiB each, together two."""
 SHORT_BYTES = 32 * 1024
 """Records that are searched sooner than a worker is woken: twice a producer's default batch. Of
 the smallest ones these are a millisecond."""
+
+TOUCHES_AT_ONCE = 16
+"""Segments that a worker reads from before the loop does."""
 
 NO_OFFSET = -1
 
@@ -121,7 +126,7 @@ class BatchSearch:
         return iterate_legacy_records(batch)
 
 
-Steps = Generator[BatchSearch | None, TimedOffset | None, TimedOffset | None]
+Steps = Generator[BatchSearch | FirstTouches | None, TimedOffset | None, TimedOffset | None]
 
 
 def first_at(segments: Segments, timestamp: int, log_start_offset: int) -> Steps:
@@ -183,14 +188,22 @@ def first_with_greatest(segments: Segments, log_start_offset: int) -> Steps:
     return found
 
 
-def _load(segments: Segments) -> Generator[BatchSearch | None, TimedOffset | None, None]:
-    """Opens the indexes that nobody has opened yet, as most are after a start: one a step."""
+def _load(
+    segments: Segments,
+) -> Generator[BatchSearch | FirstTouches | None, TimedOffset | None, None]:
+    """Opens the indexes that nobody has opened yet, as most are after a start: one a step, when a
+    worker has read some of them from the disk."""
     if segments.knows_times:
         return
-    for segment in list(segments):
-        if not segment.is_loaded and segments[segments.floor_index(segment.base_offset)] is segment:
-            segment.load()
-            yield None
+    unknown = [segment for segment in segments if not segment.is_loaded]
+    for start in range(0, len(unknown), TOUCHES_AT_ONCE):
+        some = unknown[start : start + TOUCHES_AT_ONCE]
+        yield FirstTouches([Place(one, None, None, has_transactions=False) for one in some])
+        for segment in some:
+            is_there = segments[segments.floor_index(segment.base_offset)] is segment
+            if is_there and not segment.is_loaded:
+                segment.load()
+                yield None
 
 
 def _segment_by_time(segments: Segments, timestamp: int, reached: int) -> Segment | None:
