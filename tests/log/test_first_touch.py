@@ -320,6 +320,16 @@ def test_the_end_of_what_is_stable_is_looked_for_by_the_worker() -> None:
     assert segment.log_path in disk.waits_of_others(HERE)
 
 
+def test_of_the_segments_behind_only_what_was_aborted_is_read() -> None:
+    disk = paged_disk()
+    log = with_transactions(disk)
+    disk.evict()
+    touch(log, 0, upper=UPPER_LAST_STABLE)
+
+    assert {path for path, _ in disk.waited if path.endswith(".log")} == {log.segments[0].log_path}
+    assert len({path for path, _ in disk.waited if path.endswith(".txnindex")}) == 2
+
+
 def test_who_reads_uncommitted_does_not_read_what_was_aborted() -> None:
     disk = paged_disk()
     log = with_transactions(disk)

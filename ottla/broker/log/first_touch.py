@@ -37,7 +37,7 @@ class Openings:
 
 
 class Place(NamedTuple):
-    """What of a segment is to be read. All is decided on the loop, which changes it meanwhile."""
+    """What of a segment is to be read. What the loop may change meanwhile is decided there."""
 
     segment: Segment
     offset: int | None
@@ -45,6 +45,7 @@ class Place(NamedTuple):
     entry: tuple[int, int] | None
     """The entry of the index for it, where that is not in the file yet."""
     has_transactions: bool
+    """Then its transaction index is, and nothing else."""
 
 
 class _NotInMemory(Exception):
@@ -122,16 +123,17 @@ FirstReads = Generator[FirstTouches | None, object, None]
 
 def _touch(place: Place) -> None:
     segment = place.segment
+    if place.has_transactions:
+        with _reading(segment.transactions.open_apart()) as file:
+            for start in range(0, file.size(), PIECE_BYTES):
+                file.pread(PIECE_BYTES, start)
+        return
     walks: list[tuple[int, tuple[int, int]]] = []
     if not segment.is_loaded:
         for offset in (_last_of_times(segment), _END):
             walks.append((offset, _entry_of(segment, offset)))
     if place.offset is not None:
         walks.append((place.offset, place.entry or _entry_of(segment, place.offset)))
-    if place.has_transactions:
-        with _reading(segment.transactions.open_apart()) as file:
-            for start in range(0, file.size(), PIECE_BYTES):
-                file.pread(PIECE_BYTES, start)
     with _reading(segment.open_apart()) as file:
         for offset, entry in walks:
             with suppress(UntrueEntry):
