@@ -53,8 +53,8 @@ class PageProbe:
                 if error.errno != errno.EOPNOTSUPP:
                     raise
                 self.can_probe = False
-        data = bytearray(os.pread(descriptor, size, position))
-        return data if len(data) == size else None
+        data = bytearray(size)
+        return data if os.preadv(descriptor, [data], position) == size else None
 
 
 def read_cached(descriptor: int, position: int, size: int) -> bytearray | None:

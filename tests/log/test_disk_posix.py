@@ -225,7 +225,6 @@ def test_a_system_that_cannot_tell_is_not_asked(
     (tmp_path / "file").write_bytes(b"0123456789")
     file = PosixDisk().open(str(tmp_path / "file"))
     monkeypatch.setattr(page_probe, "_CAN_PROBE", False)
-    monkeypatch.delattr(os, "preadv")
 
     assert file.read_cached(4, 3) == b"3456"
     assert bytes(page_probe.PageProbe().read_cached(file.fileno(), 3, 4) or b"") == b"3456"

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.broker.log.first_touch import FirstTouches, Openings
+from ottla.broker.log.first_touch import TOUCHES_AT_ONCE, FirstTouches, Openings
 from ottla.broker.log.index import CACHED_BYTES_MAX
 from ottla.broker.log.log import UPPER_HIGH_WATERMARK, UPPER_LAST_STABLE, Log
 from ottla.broker.log.offset_index import ENTRY
 from ottla.broker.log.segment import Segment
 from ottla.broker.log.segments import OPEN_SEALED_MAX
-from ottla.broker.log.time_search import TOUCHES_AT_ONCE, TimedOffset
+from ottla.broker.log.time_search import TimedOffset
 from ottla.config.types import LogConfig
 from tests.log.logs import DIRECTORY, NOW, SMALL, append, flush, open_log
 from tests.log.paged_disk import PagedDisk

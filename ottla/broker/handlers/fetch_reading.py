@@ -16,7 +16,13 @@ from ottla.broker.handlers.context import Session
 from ottla.broker.handlers.endpoints import node_endpoints
 from ottla.broker.handlers.partitions import absence
 from ottla.broker.log.file_slice import FileSlice
-from ottla.broker.log.first_touch import FirstReads, FirstTouches, Openings, Place
+from ottla.broker.log.first_touch import (
+    TOUCHES_AT_ONCE,
+    FirstReads,
+    FirstTouches,
+    Openings,
+    Place,
+)
 from ottla.broker.log.log import UPPER_HIGH_WATERMARK, UPPER_LAST_STABLE, Log
 from ottla.broker.replication.fetch_session import Resolved, Wanted, key_of
 from ottla.broker.replication.replicas import Partition
@@ -30,8 +36,6 @@ UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 NO_RECORDS = b""
 OPENED_AT_ONCE = 4
 """Files that a fetch opens in a turn. Others have one before it opens more."""
-TOUCHES_AT_ONCE = 16
-"""Partitions that a worker reads from for one fetch, before the loop does, and looks for more."""
 NONE_TOUCHED: frozenset[int] = frozenset()
 ANY_AMOUNT = 1 << 62
 """More than a segment has: what a log says is available only of a fetch that is behind its last

@@ -22,6 +22,9 @@ from ottla.broker.log.walk import BrokenChain, Read, UntrueEntry, walk_to
 from ottla.broker.ports import File
 
 PIECE_BYTES = 64 * 1024
+TOUCHES_AT_ONCE = 16
+"""Partitions or segments that a worker reads from for one request, before the loop does and looks
+for more."""
 
 _END = 2**63 - 1
 """An offset that every segment ends below."""

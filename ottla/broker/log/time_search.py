@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING
 
-from ottla.broker.log.first_touch import FirstTouches, Place
+from ottla.broker.log.first_touch import TOUCHES_AT_ONCE, FirstTouches, Place
 from ottla.broker.log.segment import Segment
 from ottla.broker.log.segments import Segments
 from ottla.broker.log.time_index import NO_TIMESTAMP
@@ -36,9 +36,6 @@ of 64 KiB each, together two."""
 SHORT_BYTES = 32 * 1024
 """Records that are searched sooner than a worker is woken: twice a producer's default batch. Of
 the smallest ones these are a millisecond."""
-
-TOUCHES_AT_ONCE = 16
-"""Segments that a worker reads from before the loop does."""
 
 NO_OFFSET = -1
 
