@@ -128,7 +128,32 @@ def test_what_is_read_for_the_first_time_or_was_evicted_is_touched_and_else_not(
     read(log, 3)
     assert not touch(log, 3)
     disk.evict()
-    assert touch(log, 3)
+    assert touch(log, 4)
+
+
+def test_who_reads_behind_a_look_does_not_look_again() -> None:
+    disk = paged_disk()
+    log = filled(disk, SMALL, [20] * 30)
+    assert not touch(log, 3)
+    disk.evict()
+
+    assert read(log, 3) is not None
+    assert disk.waited == []
+
+
+def test_a_batch_that_was_found_is_forgotten_when_it_is_cut_off() -> None:
+    disk = paged_disk()
+    log = filled(disk, SMALL, [20] * 30)
+    assert not touch(log, 2)
+    before = read(log, 2)
+    log.truncate_to(2)
+    append(log, size=50)
+    append(log, size=50)
+    flush(log)
+    log.set_high_watermark(log.log_end_offset)
+
+    assert before is not None
+    assert read(log, 2) == before + 30
 
 
 def test_what_is_in_memory_is_opened_only_if_it_may_be() -> None:
@@ -260,14 +285,14 @@ def test_a_map_that_was_idle_is_looked_at_again() -> None:
     assert read(log, 3) is not None
     path = segment.index.entries.path
     disk.held.release_surplus()
-    assert not touch(log, 3), "it is in use"
+    assert not touch(log, 4), "it is in use"
     disk.evict_file(path)
     assert not touch(log, 3), "it is in use, and nobody can tell"
 
     for _ in range(2):
         disk.held.release_surplus()
-    assert touch(log, 3)
-    assert read(log, 3) is not None
+    assert touch(log, 4)
+    assert read(log, 4) is not None
     assert disk.waits_of(HERE) == []
 
 

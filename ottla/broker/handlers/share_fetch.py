@@ -4,12 +4,18 @@ What is acknowledged comes first, and its answer waits until it is durable; then
 acquired, so that no lock runs while a sync does. A fetch that finds nothing is parked at its
 partitions, as Fetch does, and at their share partitions, where records come back. The answer
 carries slices of the log's files, whole batches, and names the offsets that were acquired.
+
+What is not in memory a worker reads first, as for Fetch, and nothing is locked meanwhile: a fetch
+that comes to such a partition before it has acquired anything waits for it. One that has acquired
+something leaves it out, and the member's next fetch begins with it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import partial
 
 from ottla.broker.handlers.answers import Pending
 from ottla.broker.handlers.context import Session
@@ -26,8 +32,17 @@ from ottla.broker.handlers.share_acknowledge import (
     leader_of,
 )
 from ottla.broker.log.file_slice import FileSlice
+from ottla.broker.log.first_touch import (
+    TOUCHES_AT_ONCE,
+    FirstReads,
+    FirstTouches,
+    NotInMemory,
+    Openings,
+    Touch,
+    cached_reads,
+)
 from ottla.broker.log.log import UPPER_HIGH_WATERMARK, UPPER_LAST_STABLE
-from ottla.broker.share.batches import batches_in, narrowed
+from ottla.broker.share.batches import Headers, batches_in, narrowed
 from ottla.broker.share.partition import SharePartition
 from ottla.broker.share.sessions import FIRST_EPOCH, LAST_EPOCH, Place, ShareSession
 from ottla.broker.share.window import Acquired, Wish
@@ -38,6 +53,8 @@ EXACTLY = 1
 """The mode of acquiring in which `max_records` is not exceeded (KIP-1206)."""
 NO_RECORDS = b""
 MS_PER_S = 1000
+OPENED_AT_ONCE = 4
+"""Files that a fetch opens in a turn, as `fetch_reading.py` does."""
 
 PartitionData = ShareFetchResponse.PartitionData
 TopicResponse = ShareFetchResponse.ShareFetchableTopicResponse
@@ -132,13 +149,17 @@ class ShareFetch(Pending):
         "_deadline_s",
         "_errors",
         "_failed",
+        "_following",
         "_group_id",
+        "_held_up",
+        "_is_due",
         "_is_first",
         "_is_starved",
         "_loop",
         "_max_bytes",
         "_member_id",
         "_min_bytes",
+        "_openings",
         "_parked",
         "_passing",
         "_places",
@@ -147,6 +168,7 @@ class ShareFetch(Pending):
         "_share_session",
         "_shares",
         "_timer",
+        "_touched",
         "_wants_records",
     )
 
@@ -186,6 +208,14 @@ class ShareFetch(Pending):
         self._is_starved = False
         self._acknowledged: Results = {}
         self._timer: asyncio.Handle | None = None
+        self._is_due = False
+        """Whether it has waited for long enough."""
+        self._held_up: list[tuple[Place, SharePartition]] = []
+        """Those of the last attempt of which the disk is to be read. It acquired nothing then."""
+        self._touched: dict[Place, int] = {}
+        """The offsets from which a worker has read: nobody waits for a worker there twice."""
+        self._following: asyncio.Future[None] | None = None
+        self._openings = Openings(0)
 
     def acknowledged(self, results: Results) -> None:
         """What was said of records is durable; now some are acquired."""
@@ -199,10 +229,12 @@ class ShareFetch(Pending):
             self._find_all()
         parts = self._attempt(must_have=self._min_bytes)
         wait_s = self._deadline_s - self._loop.time()
-        if parts or self._failed or not self._shares or (wait_s <= 0 and not self._is_starved):
+        self._is_due = wait_s <= 0
+        may_wait = bool(self._held_up) or not self._is_due or self._is_starved
+        if parts or self._failed or not self._shares or not may_wait:
             self._finish(parts)
             return
-        if wait_s <= 0:
+        if self._is_due and not self._held_up:
             # Others passed over much in this turn. This one must not come to nothing for it.
             self._timer = self._loop.call_soon(self._expired)
             return
@@ -210,8 +242,9 @@ class ShareFetch(Pending):
         for share in self._parked:
             share.waiters[self] = None
             share.partition.fetch_waiters[self] = None
-        self._timer = self._loop.call_later(wait_s, self._expired)
-        self._go_on_if_starved()
+        if not self._is_due:
+            self._timer = self._loop.call_later(wait_s, self._expired)
+        self._go_on()
 
     @property
     def of_several(self) -> bool:
@@ -219,7 +252,7 @@ class ShareFetch(Pending):
 
     def advanced(self) -> None:
         """Records came, or came back, or more may be passed over."""
-        if self._parked:
+        if self._parked and self._following is None:
             self.woken(self._look)
 
     def interrupted(self) -> None:
@@ -238,23 +271,70 @@ class ShareFetch(Pending):
     # inside
 
     def _look(self) -> None:
-        parts = self._attempt(must_have=self._min_bytes)
-        if parts or self._failed:
+        parts = self._attempt(must_have=0 if self._is_due else self._min_bytes)
+        if parts or self._failed or (self._is_due and not self._held_up):
             self._finish(parts)
         else:
-            self._go_on_if_starved()
+            self._go_on()
 
     def _say_so(self) -> None:
         self._leave()
         self._ready()
         self._finish({})
 
-    def _go_on_if_starved(self) -> None:
-        if self._is_starved:
+    def _go_on(self) -> None:
+        if self._held_up:
+            following = self._session.rooms.lookups.follow(self._first_reads())
+            assert following is not None, "the first step is a worker's"
+            self._following = asyncio.ensure_future(following)
+            self._following.add_done_callback(self._all_read)
+        elif self._is_starved:
             self._passing.wait(self)
 
     def _expired(self) -> None:
-        self.woken(lambda: self._finish(self._attempt(must_have=0)))
+        self._is_due = True
+        if self._following is None:
+            self.woken(self._look)
+
+    def _first_reads(self) -> FirstReads:
+        """Indexes first, and then the headers of batches, which they lead to."""
+        held_up, self._held_up = self._held_up, []
+        touches: list[Touch] = []
+        for place, share in held_up:
+            assert share.window is not None
+            offset = self._touched[place] = share.window.next_offset()
+            log = share.partition.log
+            with suppress(KafkaError, OSError):  # the attempt will say so
+                touches += log.places_to_touch(offset, upper=_upper(share), openings=Openings(0))
+                if share.rules.read_committed:
+                    touches += log.transactions_to_touch(offset)
+        yield FirstTouches(touches)
+        headers: list[Touch] = []
+        for place, share in held_up:
+            with suppress(KafkaError, OSError):
+                headers += self._headers_of(share, self._touched[place])
+            yield None
+        yield FirstTouches(headers)
+
+    def _headers_of(self, share: SharePartition, offset: int) -> list[Touch]:
+        """Those that are looked at where records are acquired from an offset on."""
+        window, log = share.window, share.partition.log
+        assert window is not None
+        upper = _upper(share)
+        piece = log.read(offset, max_bytes=self._max_bytes, upper=upper, at_least_one=True)
+        if piece is None:
+            return []
+        span = window.span(offset, self._most_records(share, self._request.max_records))
+        return [Headers(log.home.disk, piece, offset, span)]
+
+    def _all_read(self, following: asyncio.Future[None]) -> None:
+        if following is self._following:  # else it has been answered meanwhile
+            self._following = None
+            self.woken(partial(self._go_on_behind, following))
+
+    def _go_on_behind(self, following: asyncio.Future[None]) -> None:
+        following.result()  # what a partition cannot read is said by its own answer
+        self._look()
 
     def _find_all(self) -> None:
         rooms = self._session.rooms
@@ -271,18 +351,21 @@ class ShareFetch(Pending):
 
     def _attempt(self, *, must_have: int) -> dict[Place, PartitionData]:
         """Acquires from each partition that has something, if all of them have `must_have` bytes
-        together; errors are noted.
+        together; errors are noted. It may be held up.
 
         It is starved where it passed over as much as there was left of the turn, or found nothing
         left. A partition that nobody is passing over batches of is read nevertheless, since most
         have none, but only until the first that has."""
         self._is_starved = False
+        self._held_up = []
+        self._openings = Openings(OPENED_AT_ONCE)
         if not self._share_session.is_open:
             # Nobody would give back what it got now, until the lock ends.
             self._failed = True
             return {}
         ready = self._ready()
-        if not ready or (must_have > 0 and not self._failed and not self._has(ready, must_have)):
+        # One byte needs no look ahead: whatever is found is enough.
+        if not ready or (must_have > 1 and not self._failed and not self._has(ready, must_have)):
             return {}
         left_bytes = self._max_bytes
         own_bytes = left_bytes // len(ready)
@@ -292,6 +375,9 @@ class ShareFetch(Pending):
         for place, share in ready:
             if records <= 0:
                 break
+            if self._held_up:
+                self._hold_up_too(place, share)
+                continue
             had_left = self._passing.left > 0
             if not had_left and (share.is_passing or is_overdrawn):
                 self._is_starved = True
@@ -300,6 +386,12 @@ class ShareFetch(Pending):
                 most_bytes = min(own_bytes, left_bytes)
                 fits_bytes = left_bytes if parts else None
                 part = self._acquire(place, share, records, most_bytes, fits_bytes)
+            except NotInMemory:
+                if not parts:
+                    self._held_up.append((place, share))
+                elif self._share_session.left_out is None:
+                    self._share_session.left_out = place
+                continue
             except KafkaError as error:
                 self._fail(place, error)
                 continue
@@ -351,9 +443,11 @@ class ShareFetch(Pending):
 
     def _has(self, ready: Sequence[tuple[Place, SharePartition]], must_have: int) -> bool:
         found = 0
-        for _, share in ready:
+        for place, share in ready:
             assert share.window is not None
             try:
+                if self._is_cold(place, share, share.window.next_offset()):
+                    return True  # there is something, and a worker is to read it first
                 found += share.partition.log.bytes_available(
                     share.window.next_offset(), _upper(share), must_have
                 )
@@ -375,20 +469,23 @@ class ShareFetch(Pending):
         in this turn. A first batch that is larger than `most_bytes` is taken nevertheless, unless
         it is larger than `fits_bytes`, too (KIP-74)."""
         request = self._request
-        # More are never locked at a time, and each may be a batch whose header is to be read.
-        records = min(records, share.rules.limits.record_locks)
+        records = self._most_records(share, records)
         wish = Wish(records, request.batch_size, request.share_acquire_mode == EXACTLY)
         window = share.window
         assert window is not None
         share.is_passing = False
         while window.has_room(share.rules.limits):
             read_from = window.next_offset()
-            piece = self._read(share, read_from, most_bytes)
+            piece = self._read(place, share, read_from, most_bytes)
             if piece is None or (fits_bytes is not None and piece.size > fits_bytes):
                 return None
             span = window.span(read_from, records)
-            placed = batches_in(piece, first=read_from, span=span)
+            may_wait = self._may_wait(place, read_from)
+            read = None if may_wait else cached_reads(piece.file)
+            placed = batches_in(piece, first=read_from, span=span, read=read)
             if placed and share.rules.read_committed:
+                if not may_wait and not share.partition.log.knows_aborted_in(read_from, piece):
+                    raise NotInMemory
                 end = placed[-1].found.last + 1
                 aborted = share.partition.log.aborted_transactions(read_from, end)
                 if aborted:
@@ -407,7 +504,33 @@ class ShareFetch(Pending):
                 break
         return None
 
-    def _read(self, share: SharePartition, offset: int, most_bytes: int) -> FileSlice | None:
+    def _most_records(self, share: SharePartition, records: int) -> int:
+        """More are never locked at a time, and each may be a batch whose header is to be read."""
+        return min(records, share.rules.limits.record_locks)
+
+    def _may_wait(self, place: Place, offset: int) -> bool:
+        """Whether the loop may wait for the disk, to read from there."""
+        return self._touched.get(place) == offset
+
+    def _is_cold(self, place: Place, share: SharePartition, offset: int) -> bool:
+        """Whether it would, and is not to."""
+        if self._may_wait(place, offset):
+            return False
+        log, upper = share.partition.log, _upper(share)
+        return bool(log.places_to_touch(offset, upper=upper, openings=self._openings))
+
+    def _hold_up_too(self, place: Place, share: SharePartition) -> None:
+        """What an attempt that is held up would have to wait for next is a worker's as well."""
+        if len(self._held_up) >= TOUCHES_AT_ONCE:
+            return
+        assert share.window is not None
+        with suppress(KafkaError, OSError):  # to read it says why
+            if self._is_cold(place, share, share.window.next_offset()):
+                self._held_up.append((place, share))
+
+    def _read(
+        self, place: Place, share: SharePartition, offset: int, most_bytes: int
+    ) -> FileSlice | None:
         log = share.partition.log
         if offset < log.log_start_offset:
             share.log_begins_at(log.log_start_offset)
@@ -415,6 +538,8 @@ class ShareFetch(Pending):
             offset = share.window.next_offset()
         if offset > log.log_end_offset:
             return None
+        if self._is_cold(place, share, offset):
+            raise NotInMemory
         upper = _upper(share)
         piece = log.read(offset, max_bytes=max(most_bytes, 0), upper=upper, at_least_one=True)
         unreadable = self._session.rooms.unreadable
@@ -476,6 +601,9 @@ class ShareFetch(Pending):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._following is not None:
+            self._following.cancel()
+            self._following = None
         self._passing.forget(self)
         parked, self._parked = self._parked, []
         for share in parked:

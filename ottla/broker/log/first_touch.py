@@ -10,9 +10,9 @@ has been evicted again by then it waits for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ottla.broker.log.index import IndexCorrupt
 from ottla.broker.log.offset_index import ENTRY
@@ -39,6 +39,13 @@ class Openings:
         self.left = left
 
 
+class Touch(Protocol):
+    """What is about to be read."""
+
+    def touch(self) -> None:
+        """In a worker: reads it, and throws it away. Raises OSError."""
+
+
 class Place(NamedTuple):
     """What of a segment is to be read. What the loop may change meanwhile is decided there."""
 
@@ -50,9 +57,27 @@ class Place(NamedTuple):
     has_transactions: bool
     """Then its transaction index is, and nothing else."""
 
+    def touch(self) -> None:
+        if self.has_transactions:
+            _touch_transactions(self.segment)
+        else:
+            _touch_batches(self)
 
-class _NotInMemory(Exception):
-    """A walk came to where the disk would have to be read."""
+
+class NotInMemory(Exception):
+    """The disk would have to be read."""
+
+
+def cached_reads(file: File) -> Read:
+    """Reads that raise NotInMemory where one would wait for the disk."""
+
+    def read(size: int, position: int) -> bytes:
+        data = file.read_cached(size, position)
+        if data is None:
+            raise NotInMemory
+        return data
+
+    return read
 
 
 def place_of(segment: Segment, offset: int, openings: Openings) -> Place | None:
@@ -68,43 +93,45 @@ def place_of(segment: Segment, offset: int, openings: Openings) -> Place | None:
     place = Place(segment, offset, entry, has_transactions=False)
     if file is None or not segment.is_loaded:
         return place
-    opened = file
-
-    def read(size: int, position: int) -> bytes:
-        data = opened.read_cached(size, position)
-        if data is None:
-            raise _NotInMemory
-        return data
-
     try:
         if entry is None:
             if not segment.index.entries.map_cached():
                 return place
             entry = segment.index.lookup(offset)
-        _walk(segment, read, offset, entry)
-    except _NotInMemory:
+        found = _walk(segment, cached_reads(file), offset, entry)
+    except NotInMemory:
         return place
     except (IndexCorrupt, UntrueEntry):
-        pass  # the index is made anew by who reads
+        return None  # it is made anew by who reads
+    if found is not None:
+        segment.note_found(offset, *found)
     return None
 
 
-def _walk(segment: Segment, read: Read, offset: int, entry: tuple[int, int]) -> None:
-    with suppress(BrokenChain):
-        walk_to(read, offset, entry, base_offset=segment.base_offset, end=segment.size)
+def _walk(
+    segment: Segment, read: Read, offset: int, entry: tuple[int, int]
+) -> tuple[int, int] | None:
+    """Position and size of the batch, if there is one."""
+    try:
+        position, size = walk_to(
+            read, offset, entry, base_offset=segment.base_offset, end=segment.size
+        )
+    except BrokenChain:
+        return None  # to be told by who reads
+    return (position, size) if size else None
 
 
 class FirstTouches:
-    """Places that are about to be read: a worker's work, which finds nothing."""
+    """A worker's work, which finds nothing."""
 
-    __slots__ = ("_is_wanted", "_places")
+    __slots__ = ("_is_wanted", "_touches")
 
-    def __init__(self, places: list[Place]) -> None:
-        self._places = places
+    def __init__(self, touches: Sequence[Touch]) -> None:
+        self._touches = touches
         self._is_wanted = True
 
     def __repr__(self) -> str:
-        return f"<FirstTouches of {len(self._places)}>"
+        return f"<FirstTouches of {len(self._touches)}>"
 
     def stop(self) -> None:
         """Nobody waits for it any more."""
@@ -112,11 +139,11 @@ class FirstTouches:
 
     def run_apart(self, give_way: Callable[[], None]) -> None:
         """In a worker. What cannot be read is the reader's to tell."""
-        for place in self._places:
+        for one in self._touches:
             if not self._is_wanted:
                 break
             with suppress(OSError):
-                _touch(place)
+                one.touch()
             give_way()
 
 
@@ -124,20 +151,21 @@ FirstReads = Generator[FirstTouches | None, object, None]
 """Steps of which some are a worker's; at None others may have a turn."""
 
 
-def _touch(place: Place) -> None:
+def _touch_transactions(segment: Segment) -> None:
+    with reading(segment.transactions.open_apart()) as file:
+        for start in range(0, file.size(), PIECE_BYTES):
+            file.pread(PIECE_BYTES, start)
+
+
+def _touch_batches(place: Place) -> None:
     segment = place.segment
-    if place.has_transactions:
-        with _reading(segment.transactions.open_apart()) as file:
-            for start in range(0, file.size(), PIECE_BYTES):
-                file.pread(PIECE_BYTES, start)
-        return
     walks: list[tuple[int, tuple[int, int]]] = []
     if not segment.is_loaded:
         for offset in (_last_of_times(segment), _END):
             walks.append((offset, _entry_of(segment, offset)))
     if place.offset is not None:
         walks.append((place.offset, place.entry or _entry_of(segment, place.offset)))
-    with _reading(segment.open_apart()) as file:
+    with reading(segment.open_apart()) as file:
         for offset, entry in walks:
             with suppress(UntrueEntry):
                 _walk(segment, file.pread, offset, entry)
@@ -145,7 +173,7 @@ def _touch(place: Place) -> None:
 
 def _last_of_times(segment: Segment) -> int:
     """The last offset that the time index names: who opens the segment looks where that is."""
-    with _reading(segment.time_index.entries.open_apart()) as file:
+    with reading(segment.time_index.entries.open_apart()) as file:
         size = 2 * TIME_ENTRY.size
         last = file.pread(size, max(file.size() - size, 0))
     if len(last) < TIME_ENTRY.size:
@@ -158,7 +186,7 @@ def _entry_of(segment: Segment, offset: int) -> tuple[int, int]:
     """As `OffsetIndex.lookup`, without the map: a thread that has to wait for a page of one keeps
     the interpreter. All of the file is read, for others look elsewhere in it."""
     entry = segment.base_offset, 0
-    with _reading(segment.index.entries.open_apart()) as file:
+    with reading(segment.index.entries.open_apart()) as file:
         size = segment.index.entries.written_bytes if segment.is_loaded else file.size()
         for start in range(0, size, PIECE_BYTES):
             piece = file.pread(min(PIECE_BYTES, size - start), start)
@@ -169,7 +197,8 @@ def _entry_of(segment: Segment, offset: int) -> tuple[int, int]:
 
 
 @contextmanager
-def _reading(file: File) -> Iterator[File]:
+def reading(file: File) -> Iterator[File]:
+    """Which is closed then."""
     try:
         yield file
     finally:

@@ -64,6 +64,9 @@ class Segment:
     __slots__ = (
         "_directory",
         "_first_timestamp",
+        "_found_offset",
+        "_found_position",
+        "_found_size",
         "_max_timestamp",
         "_max_timestamp_offset",
         "_preallocated_bytes",
@@ -129,6 +132,10 @@ class Segment:
         self._max_timestamp_offset = base_offset
         self._recent_lasts = array("q")
         self._recent_positions = array("q")
+        # What somebody looked up last, so that who reads from there does not look again.
+        self._found_offset = -1
+        self._found_position = 0
+        self._found_size = 0
         # The bytes of the last batch, if they were kept, and where it lies.
         self._tail = b""
         self._tail_position = 0
@@ -379,6 +386,7 @@ class Segment:
         file.sync()
         self.size = position
         self._tail = b""
+        self._found_offset = -1
         self.transactions.truncate_to(end_offset)
         keep = bisect_left(self._recent_lasts, end_offset)
         del self._recent_lasts[keep:], self._recent_positions[keep:]
@@ -412,7 +420,14 @@ class Segment:
         """Whether `locate` finds the first batch that ends at or above an offset in memory."""
         lasts = self._recent_lasts
         at = bisect_left(lasts, offset)
-        return at < len(lasts) and (at > 0 or not self._recent_positions[0])
+        is_recent = at < len(lasts) and (at > 0 or not self._recent_positions[0])
+        return is_recent or offset == self._found_offset
+
+    def note_found(self, offset: int, position: int, size: int) -> None:
+        """Somebody has found what `locate` is about to be asked for."""
+        self._found_offset = offset
+        self._found_position = position
+        self._found_size = size
 
     def locate(self, offset: int) -> tuple[int, int]:
         """Position and size of the first batch that ends at or above an offset; `size`, 0 if none.
@@ -425,6 +440,8 @@ class Segment:
             positions = self._recent_positions
             position = positions[at]
             return position, (positions[at + 1] if at + 1 < len(lasts) else self.size) - position
+        if offset == self._found_offset:
+            return self._found_position, self._found_size
         return self._locate_by_index(offset)
 
     def headers(

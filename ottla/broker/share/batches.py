@@ -8,6 +8,9 @@ from struct import Struct
 from typing import NamedTuple
 
 from ottla.broker.log.file_slice import FileSlice
+from ottla.broker.log.first_touch import reading
+from ottla.broker.log.walk import Read
+from ottla.broker.ports import Disk
 from ottla.broker.share.window import Found
 from ottla.protocol.records.batch import (
     HEADER_SIZE,
@@ -18,8 +21,10 @@ from ottla.protocol.records.batch import (
     read_header,
 )
 
-READ_BYTES = 64 * 1024
-"""What one read of headers takes; small batches come many at a time."""
+READ_BYTES = 4096
+"""What one read of headers takes."""
+READ_BYTES_OF_SMALL = 64 * 1024
+"""Behind a batch that is smaller than that: small ones come many at a time."""
 _OFFSET_AND_LENGTH = Struct(">qi")
 _LAST_OFFSET_DELTA = Struct(">23xi")
 
@@ -32,23 +37,47 @@ class Placed(NamedTuple):
     size: int
 
 
+class Headers(NamedTuple):
+    """Those that `batches_in` reads of a piece, to be touched."""
+
+    disk: Disk
+    piece: FileSlice
+    first: int
+    span: int
+
+    def touch(self) -> None:
+        """By a descriptor of its own."""
+        piece = self.piece
+        with reading(self.disk.open(piece.file.path)) as file:
+            apart = FileSlice(file, piece.position, piece.size)
+            batches_in(apart, first=self.first, span=self.span)
+
+
 def batches_in(
-    piece: FileSlice, *, first: int, span: int, aborted: Iterable[tuple[int, int]] = ()
+    piece: FileSlice,
+    *,
+    first: int,
+    span: int,
+    aborted: Iterable[tuple[int, int]] = (),
+    read: Read | None = None,
 ) -> list[Placed]:
     """The whole batches of a piece, until they reach over so many offsets from `first` on.
 
     `aborted` are the (producer id, first offset) of the transactions that came to nothing and have
-    records there. The first batch may begin before `first`. Raises OSError.
+    records there. The first batch may begin before `first`. Raises OSError, and what `read` raises,
+    by which its file is read if it is given.
     """
+    read = read or piece.file.pread
     transactions = sorted(aborted, key=_by_offset)
     open_producers: set[int] = set()
     placed: list[Placed] = []
     position, end = piece.position, piece.position + piece.size
     chunk, chunk_at = piece.known, position
     previous_last = first - 1
+    ahead = READ_BYTES
     while end - position > MAGIC_POSITION:
         if min(position + HEADER_SIZE, end) > chunk_at + len(chunk):
-            chunk = piece.file.pread(min(READ_BYTES, end - position), position)
+            chunk = read(min(ahead, end - position), position)
             chunk_at = position
             if len(chunk) <= MAGIC_POSITION:
                 break
@@ -75,6 +104,7 @@ def batches_in(
             break
         previous_last = last
         position += size
+        ahead = READ_BYTES_OF_SMALL if size < READ_BYTES else READ_BYTES
     return placed
 
 

@@ -31,9 +31,10 @@ Place = tuple[bytes, int]
 
 class ShareSession:
     """`places` are the partitions in the order in which they were named. When it has ended,
-    `is_open` is false."""
+    `is_open` is false. `left_out` is one of them that had its turn and gave nothing, since others
+    could be read at once."""
 
-    __slots__ = ("connection", "epoch", "group_id", "is_open", "member_id", "places")
+    __slots__ = ("connection", "epoch", "group_id", "is_open", "left_out", "member_id", "places")
 
     def __init__(
         self, group_id: str, member_id: str, places: Iterable[Place], connection: Hashable
@@ -44,16 +45,21 @@ class ShareSession:
         self.places: dict[Place, None] = dict.fromkeys(places)
         self.connection = connection
         self.is_open = True
+        self.left_out: Place | None = None
 
     def __repr__(self) -> str:
         who = f"{self.group_id} {self.member_id}"
         return f"<ShareSession {who} epoch={self.epoch} partitions={len(self.places)}>"
 
     def in_turn(self) -> list[Place]:
-        """The partitions, another one first in each request, so that each has its turn. As in
-        Kafka the first request of a session has them as they were named."""
+        """The partitions, another one first in each request, so that each has its turn; the one
+        that was left out goes before. As in Kafka the first request of a session has them as they
+        were named."""
         places = list(self.places)
         first = (self.epoch - 1) % len(places) if places else 0
+        left_out, self.left_out = self.left_out, None
+        if left_out in self.places:
+            first = places.index(left_out)
         return places[first:] + places[:first]
 
 
