@@ -6,7 +6,7 @@ record has; and a Fetch of hundreds of partitions may be the first to read from 
 start, which opens their indexes. So such a request is steps (`log/time_search.py`, and
 `handlers/fetch_reading.py`): those that are short are done on the loop, for TURN_S at a time; a
 batch that is long or compressed is a worker's, one after another, and so is what has to be read
-from the disk before a Fetch (`log/first_touch.py`). Of all these requests together
+from the disk before a Fetch or a ShareFetch (`log/first_touch.py`). Of all these requests together
 one has the loop in a turn, and WORKERS_MAX have a worker.
 """
 
