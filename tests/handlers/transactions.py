@@ -20,12 +20,12 @@ class Transactions:
         self._led = led
         self._sequence = 0
 
-    def write(self, *, committed: bool, batches: int = 1) -> int:
+    def write(self, *, committed: bool, batches: int = 1, value: bytes = b"v") -> int:
         """So many batches of one record, and the marker behind them; the offset of the first."""
         first_offset = self._led.log.log_end_offset
         for _ in range(batches):
             batch = build_batch(
-                [Record(0, START_MS, None, b"v")],
+                [Record(0, START_MS, None, value)],
                 transactional=True,
                 producer_id=PRODUCER_ID,
                 producer_epoch=0,

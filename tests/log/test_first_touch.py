@@ -128,7 +128,7 @@ def test_what_is_read_for_the_first_time_or_was_evicted_is_touched_and_else_not(
     read(log, 3)
     assert not touch(log, 3)
     disk.evict()
-    assert touch(log, 4)
+    assert touch(log, 3)
 
 
 def test_who_reads_behind_a_look_does_not_look_again() -> None:
@@ -285,14 +285,14 @@ def test_a_map_that_was_idle_is_looked_at_again() -> None:
     assert read(log, 3) is not None
     path = segment.index.entries.path
     disk.held.release_surplus()
-    assert not touch(log, 4), "it is in use"
+    assert not touch(log, 3), "it is in use"
     disk.evict_file(path)
     assert not touch(log, 3), "it is in use, and nobody can tell"
 
     for _ in range(2):
         disk.held.release_surplus()
-    assert touch(log, 4)
-    assert read(log, 4) is not None
+    assert touch(log, 3)
+    assert read(log, 3) is not None
     assert disk.waits_of(HERE) == []
 
 

@@ -21,6 +21,7 @@ from tests.coordinator.asking import ask
 from tests.handlers.parked import Answers
 from tests.handlers.rooms import House
 from tests.handlers.test_time_lookups import HeldWorkers
+from tests.handlers.transactions import Transactions
 from tests.log.paged_disk import PagedDisk
 from tests.share.sharing import (
     GROUP,
@@ -31,6 +32,7 @@ from tests.share.sharing import (
     loaded,
     produce,
     topic_id,
+    written,
 )
 from tests.share.test_fetch import configure
 
@@ -42,6 +44,8 @@ LAST = sum(BATCHES) - 1
 LARGE = b"v" * 5000
 """Of such records the headers of batches lie farther apart than a look-up reads at once."""
 SEGMENT_BYTES = 1 << 20
+MUCH = 1 << 20
+RELEASE = 2
 INDEXES, HEADERS = range(2)
 """What a worker reads, one after the other."""
 
@@ -95,6 +99,33 @@ def park(member: Member, **fields: Any) -> tuple[Pending, Answers]:
     assert parked.response is None
     parked.line = answers = Answers()
     return parked, answers
+
+
+async def behind_aborted(house: House, *, partitions: int = 1) -> None:
+    """A record behind a long aborted transaction."""
+    large = {"segment.bytes": str(16 * SEGMENT_BYTES)}
+    await begin(house, partitions=partitions, configs=large)
+    await configure(house, "share.isolation.level", "read_committed")
+    Transactions(house, TOPIC).write(committed=False, batches=100, value=LARGE)
+    await produce(house, 1)
+
+
+def read_all(house: House, partition: int) -> None:
+    piece = log_of(house, partition).read(
+        0, max_bytes=MUCH, upper=UPPER_HIGH_WATERMARK, at_least_one=True
+    )
+    assert piece is not None
+    piece.read()
+
+
+def starve(house: House) -> None:
+    """Others pass over all that may be passed over in this turn."""
+    shares = house.rooms.shares
+    shares.passing.take(shares.passing.left)
+    for index in ALL:
+        share = shares.get(GROUP, (topic_id(house), index))
+        assert share is not None
+        share.is_passing = True
 
 
 async def answer_of(answers: Answers) -> Any:
@@ -169,22 +200,266 @@ async def test_what_is_in_memory_does_not_wait_for_what_is_not(started: House) -
     assert partitions_of(at_once.response) == others
     for index in others:
         await produce(started, 1, partition=index)
+    session = started.rooms.shares.sessions.get(GROUP, "a")
+    assert session.left_out == (topic_id(started), 2)
 
     _, answers = park(a, partitions=())
     assert partitions_of(await answer_of(answers)) == [*ALL]
+    assert session.left_out is None
 
 
-async def test_the_end_of_the_wait_waits_for_the_reads(started: House) -> None:
+@pytest.mark.parametrize("comes", ["before", "behind"])
+async def test_the_end_of_the_wait_waits_for_no_reads_where_others_have_something(
+    started: House, comes: str
+) -> None:
+    started.lookup_workers = workers = HeldWorkers()
+    if comes == "before":
+        read_all(started, 1)
+    a = Member(started, "a")
+    parked: Any
+    parked, answers = park(a, partitions=(0, 1))
+    await workers.taken()
+    parked._expired()
+    if comes == "behind":
+        read_all(started, 1)
+        await produce(started, 1, partition=1)
+    assert partitions_of(await answer_of(answers)) == [1]
+    workers.let_one()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert workers.waiting == []
+    assert not in_hand(started, 0)
+
+    _, answers = park(a, partitions=())
+    for _ in (INDEXES, HEADERS):
+        await workers.taken()
+        workers.let_one()
+    assert acquired_of(await answer_of(answers), 0) == [(0, LAST, 1)]
+
+
+async def test_the_end_of_the_wait_waits_for_the_reads_where_nothing_else_is(
+    started: House,
+) -> None:
     started.lookup_workers = workers = HeldWorkers()
     parked: Any
     parked, answers = park(Member(started, "a"), min_bytes=1_000_000)
-    parked._expired()
-    for _ in (INDEXES, HEADERS):
+    for number in (INDEXES, HEADERS):
         await workers.taken()
+        if number == INDEXES:
+            parked._expired()
         assert answers.given == []
         workers.let_one()
 
     assert partitions_of(await answer_of(answers)) == [*ALL]
+
+
+@pytest.mark.parametrize("count", [2, TOUCHES_AT_ONCE + 2])
+@pytest.mark.parametrize("warm", [(), (0,)])
+async def test_less_than_the_least_is_no_answer_whatever_is_in_memory(
+    house: House, disk: PagedDisk, count: int, warm: tuple[int, ...]
+) -> None:
+    await begin(house, partitions=count)
+    for index in range(count):
+        await produce(house, 1, partition=index)
+    async with house.restarted() as again:
+        for index in range(count):
+            await loaded(again, index)
+        disk.evict()
+        for index in warm:
+            read_all(again, index)
+        least = {"partitions": range(count), "min_bytes": 1_000_000}
+        parked, answers = park(Member(again, "a"), **least)
+        while any(log_of(again, index).segments.active.file is None for index in range(count)):
+            await asyncio.sleep(0)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert answers.given == []
+        parked.hurry()
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+async def test_who_may_not_wait_gets_less_than_the_least(
+    started: House, disk: PagedDisk, is_cold: bool
+) -> None:
+    a = Member(started, "a")
+    park(a)[0].hurry()
+    if not is_cold:
+        for index in ALL:
+            read_all(started, index)
+    answer = await a.fetch(partitions=(), min_bytes=1_000_000, wait_ms=0)
+
+    assert partitions_of(answer) == [*ALL]
+    assert bool(disk.waits_of_others(threading.get_ident())) == is_cold
+
+
+async def test_what_is_passed_over_does_not_keep_others(house: House, disk: PagedDisk) -> None:
+    await behind_aborted(house, partitions=2)
+    await produce(house, 1, partition=1)
+    async with house.restarted() as again:
+        for index in range(2):
+            await loaded(again, index)
+        disk.evict()
+        read_all(again, 1)
+        again.lookup_workers = workers = HeldWorkers()
+        _, answers = park(Member(again, "a"), partitions=(0, 1), records=10)
+        for _ in (INDEXES, HEADERS):
+            await workers.taken()
+            workers.let_one()
+
+        assert partitions_of(await answer_of(answers)) == [1]
+        session = again.rooms.shares.sessions.get(GROUP, "a")
+        assert session.left_out == (topic_id(again), 0)
+
+
+async def test_who_may_not_wait_goes_on_with_the_next(house: House, disk: PagedDisk) -> None:
+    await behind_aborted(house)
+    async with house.restarted() as again:
+        window = await loaded(again)
+        disk.evict()
+        a = Member(again, "a")
+        starts = []
+        for _ in range(200):
+            again.lookup_workers = workers = HeldWorkers()
+            _, answers = park(a, partitions=(0,), wait_ms=0, records=10)
+            for _ in (INDEXES, HEADERS):
+                await workers.taken()
+                workers.let_one()
+            starts.append(window.start)
+            if acquired_of(await answer_of(answers)):
+                break
+
+        assert len(starts) > 2
+        assert starts == sorted(set(starts))
+
+
+async def test_who_waits_comes_to_the_end_of_it(house: House, disk: PagedDisk) -> None:
+    await behind_aborted(house)
+    async with house.restarted() as again:
+        await loaded(again)
+        disk.evict()
+        _, answers = park(Member(again, "a"), partitions=(0,), records=10)
+
+        ((_, last, _),) = acquired_of(await answer_of(answers))
+        assert last == log_of(again, 0).log_end_offset - 1
+        assert disk.waits_of(threading.get_ident()) == []
+
+
+@pytest.mark.parametrize("ending", ["hurry", "deleted"])
+async def test_who_has_an_extra_turn_is_told_as_well(started: House, ending: str) -> None:
+    started.lookup_workers = workers = HeldWorkers()
+    starve(started)
+    parked, answers = park(Member(started, "a"), wait_ms=0)
+    await workers.taken()
+    if ending == "hurry":
+        parked.hurry()
+    else:
+        await ask(started, DeleteTopicsRequest(topic_names=[TOPIC]), 5)
+
+    assert partitions_of(await answer_of(answers)) == []
+
+
+async def test_who_has_waited_for_a_worker_has_an_extra_turn(started: House) -> None:
+    started.lookup_workers = workers = HeldWorkers()
+    _, answers = park(Member(started, "a"), wait_ms=0)
+    for _ in (INDEXES, HEADERS):
+        await workers.taken()
+        starve(started)
+        workers.let_one()
+
+    assert partitions_of(await answer_of(answers)) == [*ALL]
+
+
+async def test_several_whose_places_are_known_are_waited_for_together(
+    house: House, disk: PagedDisk
+) -> None:
+    await begin(house, partitions=MANY)
+    for index in ALL:
+        await house.append(TOPIC, index, [LARGE])
+        await house.append(TOPIC, index, [LARGE])
+        await loaded(house, index)
+    disk.evict()
+    _, answers = park(Member(house, "a"))
+
+    assert partitions_of(await answer_of(answers)) == [*ALL]
+
+
+async def test_what_a_worker_reads_serves_all_who_wait_there(house: House, disk: PagedDisk) -> None:
+    members = 10
+    await begin(house, configs={"segment.bytes": str(4 * SEGMENT_BYTES)})
+    for _ in range(members):
+        await house.append(TOPIC, 0, [LARGE])
+    async with house.restarted() as again:
+        await loaded(again)
+        disk.evict()
+        again.lookup_workers = workers = HeldWorkers()
+        one = {"partitions": [0], "records": 1, "exactly": True}
+        waiting = [park(Member(again, str(name)), **one)[1] for name in range(members)]
+        jobs = 0
+        while not all(answers.given for answers in waiting):
+            if workers.waiting:
+                workers.let_one()
+                jobs += 1
+            await asyncio.sleep(0)
+
+        got = [acquired_of(await answer_of(answers)) for answers in waiting]
+        assert sorted(got) == [[(offset, offset, 1)] for offset in range(members)]
+        assert jobs <= 2 * members
+
+
+async def test_what_was_left_out_stays_so_where_nothing_is_fetched(started: House) -> None:
+    a = Member(started, "a")
+    _, answers = park(a, partitions=[0, 1])
+    await answer_of(answers)
+    for index in (0, 1):
+        await produce(started, 1, partition=index)
+    await a.fetch(partitions=[2])
+    session = started.rooms.shares.sessions.get(GROUP, "a")
+    left_out = session.left_out
+    assert left_out == (topic_id(started), 2)
+    await a.fetch(partitions=(), max_bytes=0, max_records=0)
+
+    assert session.left_out == left_out
+
+
+async def test_a_look_that_ends_early_leaves_no_fetch_without_an_answer(started: House) -> None:
+    started.lookup_workers = workers = HeldWorkers()
+    parked: Any
+    parked, answers = park(Member(started, "a"))
+    await workers.taken()
+    parked._following.cancel()
+
+    assert partitions_of(await answer_of(answers)) == []
+
+
+async def test_an_index_that_was_evicted_is_a_workers_where_the_place_is_known(
+    house: House, disk: PagedDisk
+) -> None:
+    """Where something was aborted the index says where a piece ends."""
+    small = {"segment.bytes": str(SEGMENT_BYTES), "index.interval.bytes": "1"}
+    await begin(house, configs=small)
+    await configure(house, "share.isolation.level", "read_committed")
+    await produce(house, 2, 2, 2)
+    Transactions(house, TOPIC).write(committed=False, batches=1)
+    for _ in range(3):
+        await house.append(TOPIC, 0, [b"v" * (SEGMENT_BYTES - 1000)])
+    async with house.restarted() as again:
+        await loaded(again)
+        a = Member(again, "a")
+        index = log_of(again, 0).segments[0].index.entries
+        for count in range(1, 4):
+            if count == 3:
+                for _ in range(2):
+                    index.release_idle()
+                disk.evict_file(index.path)
+                disk.waited.clear()
+            answer = await a.fetch(records=1, exactly=True, wait_ms=60_000)
+            assert acquired_of(answer) == [(0, 0, count)]
+            await a.acknowledge((0, 0, [RELEASE]))
+            await written(again)
+
+        waits = disk.waits_of(threading.get_ident())
+        assert index.path not in waits
+        assert index.path in disk.waits_of_others(threading.get_ident())
 
 
 async def test_it_waits_for_enough_behind_the_reads(started: House) -> None:

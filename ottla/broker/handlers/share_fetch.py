@@ -7,14 +7,13 @@ carries slices of the log's files, whole batches, and names the offsets that wer
 
 What is not in memory a worker reads first, as for Fetch, and nothing is locked meanwhile: a fetch
 that comes to such a partition before it has acquired anything waits for it. One that has acquired
-something leaves it out, and the member's next fetch begins with it.
+something, or has waited for long enough, leaves it out, and the member's next fetch begins with it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from functools import partial
 
 from ottla.broker.handlers.answers import Pending
@@ -34,15 +33,12 @@ from ottla.broker.handlers.share_acknowledge import (
 from ottla.broker.log.file_slice import FileSlice
 from ottla.broker.log.first_touch import (
     TOUCHES_AT_ONCE,
-    FirstReads,
-    FirstTouches,
     NotInMemory,
     Openings,
-    Touch,
     cached_reads,
 )
-from ottla.broker.log.log import UPPER_HIGH_WATERMARK, UPPER_LAST_STABLE
-from ottla.broker.share.batches import Headers, batches_in, narrowed
+from ottla.broker.share.batches import batches_in, narrowed
+from ottla.broker.share.first_reads import Held, first_reads
 from ottla.broker.share.partition import SharePartition
 from ottla.broker.share.sessions import FIRST_EPOCH, LAST_EPOCH, Place, ShareSession
 from ottla.broker.share.window import Acquired, Wish
@@ -146,11 +142,14 @@ class ShareFetch(Pending):
 
     __slots__ = (
         "_acknowledged",
+        "_cold",
         "_deadline_s",
         "_errors",
         "_failed",
         "_following",
         "_group_id",
+        "_had_extra_turn",
+        "_has_waited",
         "_held_up",
         "_is_due",
         "_is_first",
@@ -200,6 +199,8 @@ class ShareFetch(Pending):
         )
         is_last = request.share_session_epoch == LAST_EPOCH
         self._places = [] if is_last or request.is_renew_ack else share_session.in_turn()
+        if self._wants_records:
+            share_session.left_out = None
         self._shares: dict[Place, SharePartition] = {}
         self._parked: list[SharePartition] = []
         self._errors: dict[Place, KafkaError] = {}
@@ -210,10 +211,15 @@ class ShareFetch(Pending):
         self._timer: asyncio.Handle | None = None
         self._is_due = False
         """Whether it has waited for long enough."""
-        self._held_up: list[tuple[Place, SharePartition]] = []
-        """Those of the last attempt of which the disk is to be read. It acquired nothing then."""
+        self._had_extra_turn = False
+        self._held_up: list[Held] = []
+        """Those that the last attempt is to wait for. It acquired nothing then."""
+        self._cold: list[Held] = []
+        """Those that the last attempt left out."""
         self._touched: dict[Place, int] = {}
         """The offsets from which a worker has read: nobody waits for a worker there twice."""
+        self._has_waited = False
+        """For a worker; then what is left to wait for is waited for no more when it is due."""
         self._following: asyncio.Future[None] | None = None
         self._openings = Openings(0)
 
@@ -227,24 +233,8 @@ class ShareFetch(Pending):
             shares.end_session(self._group_id, self._member_id, "the member closed it")
         if self._share_session.is_open:  # else its group may have none, and has let go of them
             self._find_all()
-        parts = self._attempt(must_have=self._min_bytes)
-        wait_s = self._deadline_s - self._loop.time()
-        self._is_due = wait_s <= 0
-        may_wait = bool(self._held_up) or not self._is_due or self._is_starved
-        if parts or self._failed or not self._shares or not may_wait:
-            self._finish(parts)
-            return
-        if self._is_due and not self._held_up:
-            # Others passed over much in this turn. This one must not come to nothing for it.
-            self._timer = self._loop.call_soon(self._expired)
-            return
-        self._parked = list(self._shares.values())
-        for share in self._parked:
-            share.waiters[self] = None
-            share.partition.fetch_waiters[self] = None
-        if not self._is_due:
-            self._timer = self._loop.call_later(wait_s, self._expired)
-        self._go_on()
+        self._is_due = self._deadline_s <= self._loop.time()
+        self._look()
 
     @property
     def of_several(self) -> bool:
@@ -252,7 +242,7 @@ class ShareFetch(Pending):
 
     def advanced(self) -> None:
         """Records came, or came back, or more may be passed over."""
-        if self._parked and self._following is None:
+        if self._parked and (self._following is None or self._is_due):
             self.woken(self._look)
 
     def interrupted(self) -> None:
@@ -272,64 +262,62 @@ class ShareFetch(Pending):
 
     def _look(self) -> None:
         parts = self._attempt(must_have=0 if self._is_due else self._min_bytes)
-        if parts or self._failed or (self._is_due and not self._held_up):
+        may_wait = self._held_up or self._following is not None or not self._is_due
+        may_go_on = may_wait or (self._is_starved and not self._had_extra_turn)
+        if parts or self._failed or not self._shares or not may_go_on:
+            self._leave_out()
             self._finish(parts)
-        else:
-            self._go_on()
+            return
+        self._park()
+        if self._held_up:
+            self._follow()
+        elif not may_wait:
+            # Others passed over much in this turn. This one must not come to nothing for it.
+            self._had_extra_turn = True
+            self._timer = self._loop.call_soon(self._expired)
+        elif self._is_starved:
+            self._passing.wait(self)
 
     def _say_so(self) -> None:
         self._leave()
         self._ready()
         self._finish({})
 
-    def _go_on(self) -> None:
-        if self._held_up:
-            following = self._session.rooms.lookups.follow(self._first_reads())
-            assert following is not None, "the first step is a worker's"
-            self._following = asyncio.ensure_future(following)
-            self._following.add_done_callback(self._all_read)
-        elif self._is_starved:
-            self._passing.wait(self)
+    def _park(self) -> None:
+        if self._parked:
+            return
+        self._parked = list(self._shares.values())
+        for share in self._parked:
+            share.waiters[self] = None
+            share.partition.fetch_waiters[self] = None
+        if not self._is_due:
+            wait_s = self._deadline_s - self._loop.time()
+            self._timer = self._loop.call_later(max(wait_s, 0), self._expired)
 
     def _expired(self) -> None:
         self._is_due = True
-        if self._following is None:
-            self.woken(self._look)
+        self.woken(self._look)
 
-    def _first_reads(self) -> FirstReads:
-        """Indexes first, and then the headers of batches, which they lead to."""
-        held_up, self._held_up = self._held_up, []
-        touches: list[Touch] = []
-        for place, share in held_up:
-            assert share.window is not None
-            offset = self._touched[place] = share.window.next_offset()
-            log = share.partition.log
-            with suppress(KafkaError, OSError):  # the attempt will say so
-                touches += log.places_to_touch(offset, upper=_upper(share), openings=Openings(0))
-                if share.rules.read_committed:
-                    touches += log.transactions_to_touch(offset)
-        yield FirstTouches(touches)
-        headers: list[Touch] = []
-        for place, share in held_up:
-            with suppress(KafkaError, OSError):
-                headers += self._headers_of(share, self._touched[place])
-            yield None
-        yield FirstTouches(headers)
-
-    def _headers_of(self, share: SharePartition, offset: int) -> list[Touch]:
-        """Those that are looked at where records are acquired from an offset on."""
-        window, log = share.window, share.partition.log
-        assert window is not None
-        upper = _upper(share)
-        piece = log.read(offset, max_bytes=self._max_bytes, upper=upper, at_least_one=True)
-        if piece is None:
-            return []
-        span = window.span(offset, self._most_records(share, self._request.max_records))
-        return [Headers(log.home.disk, piece, offset, span)]
+    def _follow(self) -> None:
+        self._has_waited = True
+        steps = first_reads(
+            self._held_up,
+            self._touched,
+            records=self._request.max_records,
+            max_bytes=self._max_bytes,
+        )
+        following = self._session.rooms.lookups.follow(steps)
+        assert following is not None, "the first step is a worker's"
+        self._following = asyncio.ensure_future(following)
+        self._following.add_done_callback(self._all_read)
 
     def _all_read(self, following: asyncio.Future[None]) -> None:
-        if following is self._following:  # else it has been answered meanwhile
-            self._following = None
+        if following is not self._following:
+            return  # it has been answered meanwhile
+        self._following = None
+        if following.cancelled():
+            self.interrupted()
+        else:
             self.woken(partial(self._go_on_behind, following))
 
     def _go_on_behind(self, following: asyncio.Future[None]) -> None:
@@ -358,6 +346,7 @@ class ShareFetch(Pending):
         have none, but only until the first that has."""
         self._is_starved = False
         self._held_up = []
+        self._cold = []
         self._openings = Openings(OPENED_AT_ONCE)
         if not self._share_session.is_open:
             # Nobody would give back what it got now, until the lock ends.
@@ -376,7 +365,9 @@ class ShareFetch(Pending):
             if records <= 0:
                 break
             if self._held_up:
-                self._hold_up_too(place, share)
+                # They are waited for together.
+                if len(self._held_up) < TOUCHES_AT_ONCE and share.has_more:
+                    self._held_up.append((place, share))
                 continue
             had_left = self._passing.left > 0
             if not had_left and (share.is_passing or is_overdrawn):
@@ -387,10 +378,9 @@ class ShareFetch(Pending):
                 fits_bytes = left_bytes if parts else None
                 part = self._acquire(place, share, records, most_bytes, fits_bytes)
             except NotInMemory:
-                if not parts:
-                    self._held_up.append((place, share))
-                elif self._share_session.left_out is None:
-                    self._share_session.left_out = place
+                # Who was waited for once lets others go first.
+                is_first = not parts and place not in self._touched and self._may_be_held_up
+                (self._held_up if is_first else self._cold).append((place, share))
                 continue
             except KafkaError as error:
                 self._fail(place, error)
@@ -413,7 +403,19 @@ class ShareFetch(Pending):
                 records -= sum(
                     one.last_offset - one.first_offset + 1 for one in part.acquired_records
                 )
+        if not parts and not self._held_up and self._may_be_held_up:
+            self._held_up = self._cold[:TOUCHES_AT_ONCE]
         return parts
+
+    @property
+    def _may_be_held_up(self) -> bool:
+        return not (self._is_due and self._has_waited)
+
+    def _leave_out(self) -> None:
+        """It is answered without them."""
+        for place, _ in (*self._held_up, *self._cold):
+            self._share_session.left_out = place
+            break
 
     def _ready(self) -> list[tuple[Place, SharePartition]]:
         """The partitions that something may be acquired from; those that are gone are noted."""
@@ -443,18 +445,21 @@ class ShareFetch(Pending):
 
     def _has(self, ready: Sequence[tuple[Place, SharePartition]], must_have: int) -> bool:
         found = 0
+        cold: list[Held] = []
         for place, share in ready:
             assert share.window is not None
             try:
                 if self._is_cold(place, share, share.window.next_offset()):
-                    return True  # there is something, and a worker is to read it first
+                    cold.append((place, share))  # nobody can tell how much there is
+                    continue
                 found += share.partition.log.bytes_available(
-                    share.window.next_offset(), _upper(share), must_have
+                    share.window.next_offset(), share.upper, must_have
                 )
             except (KafkaError, OSError):
                 return True  # to read it says why
             if found >= must_have:
                 return True
+        self._held_up = cold[:TOUCHES_AT_ONCE]
         return False
 
     def _acquire(
@@ -469,7 +474,8 @@ class ShareFetch(Pending):
         in this turn. A first batch that is larger than `most_bytes` is taken nevertheless, unless
         it is larger than `fits_bytes`, too (KIP-74)."""
         request = self._request
-        records = self._most_records(share, records)
+        # More are never locked at a time, and each may be a batch whose header is to be read.
+        records = min(records, share.rules.limits.record_locks)
         wish = Wish(records, request.batch_size, request.share_acquire_mode == EXACTLY)
         window = share.window
         assert window is not None
@@ -504,10 +510,6 @@ class ShareFetch(Pending):
                 break
         return None
 
-    def _most_records(self, share: SharePartition, records: int) -> int:
-        """More are never locked at a time, and each may be a batch whose header is to be read."""
-        return min(records, share.rules.limits.record_locks)
-
     def _may_wait(self, place: Place, offset: int) -> bool:
         """Whether the loop may wait for the disk, to read from there."""
         return self._touched.get(place) == offset
@@ -516,17 +518,8 @@ class ShareFetch(Pending):
         """Whether it would, and is not to."""
         if self._may_wait(place, offset):
             return False
-        log, upper = share.partition.log, _upper(share)
-        return bool(log.places_to_touch(offset, upper=upper, openings=self._openings))
-
-    def _hold_up_too(self, place: Place, share: SharePartition) -> None:
-        """What an attempt that is held up would have to wait for next is a worker's as well."""
-        if len(self._held_up) >= TOUCHES_AT_ONCE:
-            return
-        assert share.window is not None
-        with suppress(KafkaError, OSError):  # to read it says why
-            if self._is_cold(place, share, share.window.next_offset()):
-                self._held_up.append((place, share))
+        log = share.partition.log
+        return bool(log.places_to_touch(offset, upper=share.upper, openings=self._openings))
 
     def _read(
         self, place: Place, share: SharePartition, offset: int, most_bytes: int
@@ -540,8 +533,7 @@ class ShareFetch(Pending):
             return None
         if self._is_cold(place, share, offset):
             raise NotInMemory
-        upper = _upper(share)
-        piece = log.read(offset, max_bytes=max(most_bytes, 0), upper=upper, at_least_one=True)
+        piece = log.read(offset, max_bytes=max(most_bytes, 0), upper=share.upper, at_least_one=True)
         unreadable = self._session.rooms.unreadable
         if piece is None or not unreadable:
             return piece
@@ -609,10 +601,6 @@ class ShareFetch(Pending):
         for share in parked:
             share.waiters.pop(self, None)
             share.partition.fetch_waiters.pop(self, None)
-
-
-def _upper(share: SharePartition) -> int:
-    return UPPER_LAST_STABLE if share.rules.read_committed else UPPER_HIGH_WATERMARK
 
 
 def _data(place: Place, records: FileSlice | bytes, acquired: Sequence[Acquired]) -> PartitionData:

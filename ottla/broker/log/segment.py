@@ -420,8 +420,7 @@ class Segment:
         """Whether `locate` finds the first batch that ends at or above an offset in memory."""
         lasts = self._recent_lasts
         at = bisect_left(lasts, offset)
-        is_recent = at < len(lasts) and (at > 0 or not self._recent_positions[0])
-        return is_recent or offset == self._found_offset
+        return at < len(lasts) and (at > 0 or not self._recent_positions[0])
 
     def note_found(self, offset: int, position: int, size: int) -> None:
         """Somebody has found what `locate` is about to be asked for."""

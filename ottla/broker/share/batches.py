@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ottla.broker.log.file_slice import FileSlice
 from ottla.broker.log.first_touch import reading
-from ottla.broker.log.walk import Read
+from ottla.broker.log.walk import LOOKUP_READ_BYTES, Read
 from ottla.broker.ports import Disk
 from ottla.broker.share.window import Found
 from ottla.protocol.records.batch import (
@@ -21,8 +21,9 @@ from ottla.protocol.records.batch import (
     read_header,
 )
 
-READ_BYTES = 4096
-"""What one read of headers takes."""
+READ_BYTES = LOOKUP_READ_BYTES
+"""What one read of headers takes: as much as a look-up of a batch, which finds it in memory then.
+"""
 READ_BYTES_OF_SMALL = 64 * 1024
 """Behind a batch that is smaller than that: small ones come many at a time."""
 _OFFSET_AND_LENGTH = Struct(">qi")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.coordinator.share.batches import StateBatch, merged
 from ottla.broker.coordinator.share.state import SharePartitionKey
+from ottla.broker.log.log import UPPER_HIGH_WATERMARK, UPPER_LAST_STABLE
 from ottla.broker.log.time_search import TimedOffset
 from ottla.broker.replication.replicas import Partition
 from ottla.broker.share.given_up import GivenUp
@@ -99,6 +100,18 @@ class SharePartition:
     @property
     def rules(self) -> ShareRules:
         return self._owner.rules(self.key.group_id)
+
+    @property
+    def upper(self) -> int:
+        """The end up to which records are delivered, as `Log.read` takes it."""
+        return UPPER_LAST_STABLE if self.rules.read_committed else UPPER_HIGH_WATERMARK
+
+    @property
+    def has_more(self) -> bool:
+        """Whether something lies below that which may be acquired."""
+        log = self.partition.log
+        end = log.last_stable_offset if self.rules.read_committed else log.high_watermark
+        return self.window is not None and self.window.next_offset() < end
 
     def load(self) -> None:
         self._owner.store.read(self.key, self.partition, self._loaded)

@@ -31,8 +31,8 @@ Place = tuple[bytes, int]
 
 class ShareSession:
     """`places` are the partitions in the order in which they were named. When it has ended,
-    `is_open` is false. `left_out` is one of them that had its turn and gave nothing, since others
-    could be read at once."""
+    `is_open` is false. `left_out` is one of them that had its turn and gave nothing, since it is
+    not in memory."""
 
     __slots__ = ("connection", "epoch", "group_id", "is_open", "left_out", "member_id", "places")
 
@@ -57,9 +57,8 @@ class ShareSession:
         were named."""
         places = list(self.places)
         first = (self.epoch - 1) % len(places) if places else 0
-        left_out, self.left_out = self.left_out, None
-        if left_out in self.places:
-            first = places.index(left_out)
+        if self.left_out in self.places:
+            first = places.index(self.left_out)
         return places[first:] + places[:first]
 
 
