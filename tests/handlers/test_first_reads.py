@@ -13,8 +13,7 @@ import pytest
 
 from ottla.broker.handlers.answers import Pending
 from ottla.broker.handlers.fetch import FetchBehindReads, handle_fetch
-from ottla.broker.handlers.fetch_reading import OPENED_AT_ONCE
-from ottla.broker.log.first_touch import TOUCHES_AT_ONCE
+from ottla.broker.log.first_touch import OPENED_AT_ONCE, TOUCHES_AT_ONCE
 from ottla.broker.log.log import Log
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchRequest, FetchResponse

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ottla.broker.log.file_slice import FileSlice
-from ottla.broker.share.batches import batches_in, narrowed
+from ottla.broker.share.batches import Headers, batches_in, narrowed
 from ottla.protocol.records.batch import stamp
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.record import Record
@@ -46,3 +48,17 @@ def test_a_whole_piece_keeps_what_is_known() -> None:
     part = narrowed(piece, placed, 2, 3)
     assert part.known == b""
     assert part.read() == content[placed[1].position - START :][: placed[1].size]
+
+
+def test_headers_are_touched_as_far_as_there_are_any() -> None:
+    """The log may be cut, or be gone, before the worker comes to it."""
+    content = _batches(2)
+    for size in range(len(content)):
+        disk = SimDisk()
+        file = disk.open("/piece", create=True)
+        file.pwrite(content[:size], 0)
+
+        Headers(disk, FileSlice(file, 0, len(content)), 0, 100).touch()
+    disk.remove("/piece")
+    with pytest.raises(FileNotFoundError):
+        Headers(disk, FileSlice(file, 0, len(content)), 0, 100).touch()

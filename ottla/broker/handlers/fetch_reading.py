@@ -17,6 +17,7 @@ from ottla.broker.handlers.endpoints import node_endpoints
 from ottla.broker.handlers.partitions import absence
 from ottla.broker.log.file_slice import FileSlice
 from ottla.broker.log.first_touch import (
+    OPENED_AT_ONCE,
     TOUCHES_AT_ONCE,
     FirstReads,
     FirstTouches,
@@ -34,8 +35,6 @@ TopicResponse = FetchResponse.FetchableTopicResponse
 
 UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 NO_RECORDS = b""
-OPENED_AT_ONCE = 4
-"""Files that a fetch opens in a turn. Others have one before it opens more."""
 NONE_TOUCHED: frozenset[int] = frozenset()
 ANY_AMOUNT = 1 << 62
 """More than a segment has: what a log says is available only of a fetch that is behind its last

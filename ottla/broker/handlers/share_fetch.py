@@ -32,6 +32,7 @@ from ottla.broker.handlers.share_acknowledge import (
 )
 from ottla.broker.log.file_slice import FileSlice
 from ottla.broker.log.first_touch import (
+    OPENED_AT_ONCE,
     TOUCHES_AT_ONCE,
     NotInMemory,
     Openings,
@@ -49,8 +50,6 @@ EXACTLY = 1
 """The mode of acquiring in which `max_records` is not exceeded (KIP-1206)."""
 NO_RECORDS = b""
 MS_PER_S = 1000
-OPENED_AT_ONCE = 4
-"""Files that a fetch opens in a turn, as `fetch_reading.py` does."""
 
 PartitionData = ShareFetchResponse.PartitionData
 TopicResponse = ShareFetchResponse.ShareFetchableTopicResponse
@@ -413,9 +412,9 @@ class ShareFetch(Pending):
 
     def _leave_out(self) -> None:
         """It is answered without them."""
-        for place, _ in (*self._held_up, *self._cold):
-            self._share_session.left_out = place
-            break
+        left_out = self._held_up or self._cold
+        if left_out:
+            self._share_session.left_out = left_out[0][0]
 
     def _ready(self) -> list[tuple[Place, SharePartition]]:
         """The partitions that something may be acquired from; those that are gone are noted."""

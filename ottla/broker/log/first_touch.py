@@ -25,6 +25,8 @@ PIECE_BYTES = 64 * 1024
 TOUCHES_AT_ONCE = 16
 """Partitions or segments that a worker reads from for one request, before the loop does and looks
 for more."""
+OPENED_AT_ONCE = 4
+"""Files that a request opens in a turn. Others have one before it opens more."""
 
 _END = 2**63 - 1
 """An offset that every segment ends below."""

@@ -4,7 +4,9 @@ it lies."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from struct import Struct
+from struct import error as StructError
 from typing import NamedTuple
 
 from ottla.broker.log.file_slice import FileSlice
@@ -47,9 +49,9 @@ class Headers(NamedTuple):
     span: int
 
     def touch(self) -> None:
-        """By a descriptor of its own."""
+        """By a descriptor of its own. The log may be cut meanwhile, in the middle of a header."""
         piece = self.piece
-        with reading(self.disk.open(piece.file.path)) as file:
+        with reading(self.disk.open(piece.file.path)) as file, suppress(StructError):
             apart = FileSlice(file, piece.position, piece.size)
             batches_in(apart, first=self.first, span=self.span)
 
