@@ -290,7 +290,7 @@ class _Shares:
             "share_session_epoch": epoch,
             # At once Kafka may find a partition taken by what it does behind an answer.
             "max_wait_ms": chance.one(20, 40),
-            "min_bytes": chance.one(0, 1, 1),
+            "min_bytes": chance.one(0, 1, 1, 1_000_000),
             "max_bytes": BYTES_MAX,
             "max_records": 500,
             "batch_size": chance.one(1, 500, 500),
