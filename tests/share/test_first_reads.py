@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -70,6 +71,19 @@ async def started(house: House, disk: PagedDisk) -> AsyncIterator[House]:
             await house.append(TOPIC, index, [LARGE] * size)
     async with house.restarted() as again:
         for index in ALL:
+            await loaded(again, index)
+        disk.evict()
+        yield again
+
+
+@asynccontextmanager
+async def of_many(house: House, disk: PagedDisk, count: int) -> AsyncIterator[House]:
+    """The same of so many partitions with a small record each."""
+    await begin(house, partitions=count)
+    for index in range(count):
+        await produce(house, 1, partition=index)
+    async with house.restarted() as again:
+        for index in range(count):
             await loaded(again, index)
         disk.evict()
         yield again
@@ -258,13 +272,7 @@ async def test_the_end_of_the_wait_waits_for_the_reads_where_nothing_else_is(
 async def test_less_than_the_least_is_no_answer_whatever_is_in_memory(
     house: House, disk: PagedDisk, count: int, warm: tuple[int, ...]
 ) -> None:
-    await begin(house, partitions=count)
-    for index in range(count):
-        await produce(house, 1, partition=index)
-    async with house.restarted() as again:
-        for index in range(count):
-            await loaded(again, index)
-        disk.evict()
+    async with of_many(house, disk, count) as again:
         for index in warm:
             read_all(again, index)
         least = {"partitions": range(count), "min_bytes": 1_000_000}
@@ -602,13 +610,7 @@ async def test_only_so_many_partitions_are_waited_for_at_a_time(
     house: House, disk: PagedDisk
 ) -> None:
     count = TOUCHES_AT_ONCE + 2
-    await begin(house, partitions=count)
-    for index in range(count):
-        await produce(house, 1, partition=index)
-    async with house.restarted() as again:
-        for index in range(count):
-            await loaded(again, index)
-        disk.evict()
+    async with of_many(house, disk, count) as again:
         a = Member(again, "a")
         given = []
         for partitions in (range(count), ()):
