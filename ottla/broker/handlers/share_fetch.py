@@ -148,7 +148,6 @@ class ShareFetch(Pending):
         "_following",
         "_group_id",
         "_had_extra_turn",
-        "_has_waited",
         "_held_up",
         "_is_due",
         "_is_first",
@@ -217,8 +216,6 @@ class ShareFetch(Pending):
         """Those that the last attempt left out."""
         self._touched: dict[Place, int] = {}
         """The offsets from which a worker has read: nobody waits for a worker there twice."""
-        self._has_waited = False
-        """For a worker; then what is left to wait for is waited for no more when it is due."""
         self._following: asyncio.Future[None] | None = None
         self._openings = Openings(0)
 
@@ -298,7 +295,6 @@ class ShareFetch(Pending):
         self.woken(self._look)
 
     def _follow(self) -> None:
-        self._has_waited = True
         steps = first_reads(
             self._held_up,
             self._touched,
@@ -408,7 +404,9 @@ class ShareFetch(Pending):
 
     @property
     def _may_be_held_up(self) -> bool:
-        return not (self._is_due and self._has_waited)
+        """When it is due it waits for one worker's work, and for no more."""
+        has_waited = self._following is not None or bool(self._touched)
+        return not (self._is_due and has_waited)
 
     def _leave_out(self) -> None:
         """It is answered without them."""

@@ -10,8 +10,8 @@ has been evicted again by then it waits for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing, suppress
 from typing import NamedTuple, Protocol
 
 from ottla.broker.log.index import IndexCorrupt
@@ -154,7 +154,7 @@ FirstReads = Generator[FirstTouches | None, object, None]
 
 
 def _touch_transactions(segment: Segment) -> None:
-    with reading(segment.transactions.open_apart()) as file:
+    with closing(segment.transactions.open_apart()) as file:
         for start in range(0, file.size(), PIECE_BYTES):
             file.pread(PIECE_BYTES, start)
 
@@ -167,7 +167,7 @@ def _touch_batches(place: Place) -> None:
             walks.append((offset, _entry_of(segment, offset)))
     if place.offset is not None:
         walks.append((place.offset, place.entry or _entry_of(segment, place.offset)))
-    with reading(segment.open_apart()) as file:
+    with closing(segment.open_apart()) as file:
         for offset, entry in walks:
             with suppress(UntrueEntry):
                 _walk(segment, file.pread, offset, entry)
@@ -175,7 +175,7 @@ def _touch_batches(place: Place) -> None:
 
 def _last_of_times(segment: Segment) -> int:
     """The last offset that the time index names: who opens the segment looks where that is."""
-    with reading(segment.time_index.entries.open_apart()) as file:
+    with closing(segment.time_index.entries.open_apart()) as file:
         size = 2 * TIME_ENTRY.size
         last = file.pread(size, max(file.size() - size, 0))
     if len(last) < TIME_ENTRY.size:
@@ -188,7 +188,7 @@ def _entry_of(segment: Segment, offset: int) -> tuple[int, int]:
     """As `OffsetIndex.lookup`, without the map: a thread that has to wait for a page of one keeps
     the interpreter. All of the file is read, for others look elsewhere in it."""
     entry = segment.base_offset, 0
-    with reading(segment.index.entries.open_apart()) as file:
+    with closing(segment.index.entries.open_apart()) as file:
         size = segment.index.entries.written_bytes if segment.is_loaded else file.size()
         for start in range(0, size, PIECE_BYTES):
             piece = file.pread(min(PIECE_BYTES, size - start), start)
@@ -196,12 +196,3 @@ def _entry_of(segment: Segment, offset: int) -> tuple[int, int]:
                 break  # it has been cut since, or is no index
             entry = segment.index.entry_in(piece, offset) or entry
     return entry
-
-
-@contextmanager
-def reading(file: File) -> Iterator[File]:
-    """Which is closed then."""
-    try:
-        yield file
-    finally:
-        file.close()

@@ -4,13 +4,12 @@ it lies."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import closing, suppress
 from struct import Struct
 from struct import error as StructError
 from typing import NamedTuple
 
 from ottla.broker.log.file_slice import FileSlice
-from ottla.broker.log.first_touch import reading
 from ottla.broker.log.walk import LOOKUP_READ_BYTES, Read
 from ottla.broker.ports import Disk
 from ottla.broker.share.window import Found
@@ -51,7 +50,7 @@ class Headers(NamedTuple):
     def touch(self) -> None:
         """By a descriptor of its own. The log may be cut meanwhile, in the middle of a header."""
         piece = self.piece
-        with reading(self.disk.open(piece.file.path)) as file, suppress(StructError):
+        with closing(self.disk.open(piece.file.path)) as file, suppress(StructError):
             apart = FileSlice(file, piece.position, piece.size)
             batches_in(apart, first=self.first, span=self.span)
 
