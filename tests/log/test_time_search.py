@@ -50,9 +50,10 @@ def append(log: Log, batch: memoryview) -> None:
 
 
 def counted(
-    steps: Steps, between: Callable[[], None] = lambda: None
+    steps: Steps, between: Callable[[object], None] = lambda _: None
 ) -> tuple[TimedOffset | None, int, int]:
-    """What is found, and how many turns and searches that took."""
+    """What is found, and how many turns and searches that took. `between` is told the search that
+    others had a turn behind."""
     turns = searches = 0
     found: TimedOffset | None = None
     while True:
@@ -62,12 +63,12 @@ def counted(
             return done.value, turns, searches
         if search is None:
             turns += 1
-            between()
+            between(search)
             found = None
             continue
         found = search.run_apart(lambda: None)
         searches += isinstance(search, BatchSearch)
-        between()
+        between(search)
 
 
 @settings(max_examples=60, deadline=None)
@@ -118,7 +119,7 @@ def test_what_is_found_was_there_while_it_was_looked_for(
         patch.setattr(time_search, "HEADERS_PER_STEP", per_step)
         answers = {first()}
 
-        def change() -> None:
+        def change(_: object) -> None:
             match changes.pop() if changes else "":
                 case "append":
                     add([50], "plain")
@@ -171,8 +172,8 @@ def test_what_comes_behind_a_segments_last_batch_is_not_passed_over() -> None:
     flush(log)
     searches = itertools.count(1)
 
-    def append_at_the_last() -> None:
-        if next(searches) == 3:
+    def append_at_the_last(search: object) -> None:
+        if isinstance(search, BatchSearch) and next(searches) == 3:
             while len(log.segments) < 3:
                 append(log, timed_batch([FAR]))
 
@@ -191,8 +192,10 @@ def test_what_lies_behind_a_segment_that_goes_is_not_passed_over() -> None:
     flush(log)
     searches = itertools.count(1)
 
-    def delete_at_the_last() -> None:
-        if next(searches) == lies - 1:  # the last one began a segment
+    def delete_at_the_last(search: object) -> None:
+        if (
+            isinstance(search, BatchSearch) and next(searches) == lies - 1
+        ):  # the last one began a segment
             log.delete_records(log.segments[1].base_offset)
             assert len(log.delete_old_segments(NOW)) == 1
 

@@ -22,7 +22,7 @@ from ottla.broker.log.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from ottla.broker.log.partition_dir import PartitionDir, rename_anew, renew
 from ottla.broker.log.time_index import NO_TIMESTAMP, TimeIndex
 from ottla.broker.log.transaction_index import TransactionIndex
-from ottla.broker.log.walk import LOOKUP_READ_BYTES, BrokenChain, UntrueEntry, walk_to
+from ottla.broker.log.walk import LOOKUP_READ_BYTES, BrokenChain, Read, UntrueEntry, walk_to
 from ottla.broker.ports import File
 from ottla.config.types import LogConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -444,13 +444,19 @@ class Segment:
         return self._locate_by_index(offset)
 
     def headers(
-        self, position: int = 0, *, read_bytes: int = WALK_READ_BYTES, end: int | None = None
+        self,
+        position: int = 0,
+        *,
+        read_bytes: int = WALK_READ_BYTES,
+        end: int | None = None,
+        read: Read | None = None,
     ) -> Iterator[tuple[int, BatchHeader]]:
         """The (position, header) of each batch from a position on, where a batch begins.
 
-        Raises CORRUPT_MESSAGE where the chain of headers is broken.
+        Raises CORRUPT_MESSAGE where the chain of headers is broken, and what `read` raises, by
+        which its file is read if it is given.
         """
-        file = self.open()
+        read = read or self.open().pread
         # No CRC covers the offset of a batch, and no index has room for one farther away.
         expected, greatest = self.base_offset, self.base_offset + RELATIVE_OFFSET_MAX
         if end is None:
@@ -459,7 +465,7 @@ class Segment:
         while position < end:
             at = position - start
             if at + HEADER_SIZE > len(chunk):
-                chunk = file.pread(min(read_bytes, end - position), position)
+                chunk = read(min(read_bytes, end - position), position)
                 start, at = position, 0
             if len(chunk) - at >= HEADER_SIZE and chunk[at + MAGIC_POSITION] == MAGIC:
                 header = read_header(chunk, at)
@@ -477,9 +483,9 @@ class Segment:
             position += header.size
             expected = last_offset + 1
 
-    def header_at(self, position: int) -> BatchHeader:
+    def header_at(self, position: int, read: Read | None = None) -> BatchHeader:
         """The header of the batch that begins at a position."""
-        return next(self.headers(position, read_bytes=HEADER_SIZE))[1]
+        return next(self.headers(position, read_bytes=HEADER_SIZE, read=read))[1]
 
     def batch_at(self, position: int, size: int) -> memoryview:
         return memoryview(self.open().pread(size, position))
@@ -507,14 +513,13 @@ class Segment:
             self.rebuild_indexes()
             return self.index.offset_behind(position)
 
-    def position_by_time(self, timestamp: int) -> int:
-        """Where a batch begins before which no batch has a timestamp of `timestamp` or more."""
-        self.load()
-        try:
-            return self._position_by_time(timestamp)
-        except IndexCorrupt:
-            self.rebuild_indexes()
-            return self._position_by_time(timestamp)
+    def position_of_time(self, known: int, offset: int, read: Read | None = None) -> int:
+        """The position of the batch that an entry of the time index names. Raises IndexCorrupt
+        where there is no such batch, and what `read` raises."""
+        position, size = self.locate(offset)
+        if not size or self.header_at(position, read).max_timestamp != known:
+            raise IndexCorrupt(self.time_index.entries.path)
+        return position
 
     def find_end(self) -> int:
         """The offset behind the last batch, from the batches behind the last index entry.
@@ -637,7 +642,7 @@ class Segment:
             if header.max_timestamp > self.time_index.last_timestamp:
                 raise IndexCorrupt(self.time_index.entries.path)
         if self.time_index.entries.count:
-            self._position_of(self.time_index.last_timestamp, self.time_index.last_offset)
+            self.position_of_time(self.time_index.last_timestamp, self.time_index.last_offset)
 
     def _find_max_timestamp(self) -> None:
         """From the time index and the batches behind the last entry of the offset index, for an
@@ -655,17 +660,6 @@ class Segment:
                 self._max_timestamp_offset = header.last_offset
         if max(last_offset, self.time_index.last_offset) >= max(end_offset, self.base_offset + 1):
             raise IndexCorrupt(self.index.entries.path)
-
-    def _position_by_time(self, timestamp: int) -> int:
-        known, offset = self.time_index.lookup(timestamp - 1)
-        return 0 if known == NO_TIMESTAMP else self._position_of(known, offset)
-
-    def _position_of(self, known: int, offset: int) -> int:
-        """The position of the batch that an entry of the time index names."""
-        position, size = self._locate_by_index(offset)
-        if not size or self.header_at(position).max_timestamp != known:
-            raise IndexCorrupt(self.time_index.entries.path)
-        return position
 
     def _locate_by_index(self, offset: int) -> tuple[int, int]:
         self.load()

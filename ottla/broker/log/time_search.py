@@ -3,7 +3,8 @@
 A look-up goes through headers on the loop, from where the indexes say, to the first batch that may
 have what is asked; the records of that batch are a `BatchSearch`, which reads one file and nothing
 else, so that it may run on a worker thread; then it goes on behind that batch. A header that claims
-a time that no record has costs one such search, and there may be any number of them.
+a time that no record has costs one such search, and there may be any number of them. What of all
+this is not in memory a worker reads first (`touched_reads.py`).
 
     steps = first_at(segments, timestamp, log_start_offset)
     yields   a BatchSearch   to be run, and what it found to be sent back
@@ -18,12 +19,14 @@ truncated or exchanged; whoever allows that begins again.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from ottla.broker.log.first_touch import TOUCHES_AT_ONCE, FirstTouches, Place
 from ottla.broker.log.segment import Segment
 from ottla.broker.log.segments import Segments
 from ottla.broker.log.time_index import NO_TIMESTAMP
+from ottla.broker.log.touched_reads import Cold, TouchedReads
 from ottla.broker.ports import File
 from ottla.protocol.records.batch import MAGIC, BatchHeader
 
@@ -31,8 +34,8 @@ if TYPE_CHECKING:
     from ottla.protocol.records.record import Record
 
 HEADERS_PER_STEP = 128
-"""Headers that one step looks at: of small batches a fifth of a millisecond, of large ones a read
-of 64 KiB each, together two."""
+"""Headers that one step looks at: of small batches less than a tenth of a millisecond, of large
+ones, with a read for each, half of one."""
 SHORT_BYTES = 32 * 1024
 """Records that are searched sooner than a worker is woken: twice a producer's default batch. Of
 the smallest ones these are a millisecond."""
@@ -47,7 +50,7 @@ class BatchSearch:
     """The first record of one batch with at least a timestamp, or with the greatest one if that is
     None, that is not below an offset."""
 
-    __slots__ = ("_least_offset", "_position", "_segment", "_timestamp", "header")
+    __slots__ = ("_batch", "_least_offset", "_position", "_segment", "_timestamp", "header")
 
     def __init__(
         self,
@@ -61,6 +64,7 @@ class BatchSearch:
         self._segment = segment
         self.header = header
         self._position = position
+        self._batch: bytes | None = None
         self._timestamp = timestamp
         self._least_offset = least_offset
 
@@ -73,26 +77,41 @@ class BatchSearch:
         header = self.header
         return header.size <= SHORT_BYTES and header.magic == MAGIC and header.codec == 0
 
+    def is_in_memory(self) -> bool:
+        """Whether it waits for no disk, as far as the system tells. Then it is held for `run`."""
+        file = self._segment.open_cached()
+        if file is not None:
+            self._batch = file.read_cached(self.header.size, self._position)
+        return self._batch is not None
+
+    def touch(self) -> None:
+        """In a worker: reads the batch. See `first_touch.py`."""
+        with closing(self._segment.open_apart()) as file:
+            file.pread(self.header.size, self._position)
+
     def run(self) -> TimedOffset | None:
         """What it finds, before anybody else has a turn.
 
         Raises OSError, and KafkaError where the batch cannot be read.
         """
-        return self._run(self._segment.open())
+        batch = self._batch
+        if batch is None:
+            return self._run(self._reader(self._segment.open()))
+        return self._run(lambda position, size: batch[position : position + size])
 
     def run_apart(self, give_way: Callable[[], None]) -> TimedOffset | None:
         """The same in a worker, whoever closes the log meanwhile; `give_way` is called between
         pieces of the batch. FileNotFoundError if the segment has been deleted."""
-        file = self._segment.open_apart()
-        try:
-            return self._run(file, give_way)
-        finally:
-            file.close()
+        with closing(self._segment.open_apart()) as file:
+            return self._run(self._reader(file), give_way)
 
-    def _run(self, file: File, give_way: Callable[[], None] | None = None) -> TimedOffset | None:
-        def read(position: int, size: int) -> bytes:
-            return file.pread(size, self._position + position)
+    def _reader(self, file: File) -> Callable[[int, int], bytes]:
+        return lambda position, size: file.pread(size, self._position + position)
 
+    def _run(
+        self, read: Callable[[int, int], bytes], give_way: Callable[[], None] | None = None
+    ) -> TimedOffset | None:
+        """`read(position, size)` gives so much of the batch."""
         epoch = self.header.partition_leader_epoch
         if self._timestamp is not None and self.header.magic == MAGIC:
             # Only who asks for a time reads records: their readers are loaded then.
@@ -129,43 +148,49 @@ Steps = Generator[BatchSearch | FirstTouches | None, TimedOffset | None, TimedOf
 def first_at(segments: Segments, timestamp: int, log_start_offset: int) -> Steps:
     """The first record of the log with at least that timestamp."""
     yield from _load(segments)
+    reads = TouchedReads()
     reached = NO_OFFSET  # the batches that end below it are done with
     while True:
         segment = _segment_by_time(segments, timestamp, reached)
         if segment is None:
             return None
         segments.read_from(segment)
-        file, end = segment.open(), segment.size
-        if reached > segment.base_offset:
-            position = segment.locate(reached)[0]
-        else:
-            position = segment.position_by_time(timestamp)
-        left = HEADERS_PER_STEP
-        for at, header in segment.headers(position, end=end):
-            reached = header.last_offset + 1
-            if header.max_timestamp >= timestamp and reached > log_start_offset:
-                found = yield BatchSearch(
-                    segment, at, header, timestamp=timestamp, least_offset=log_start_offset
-                )
-                if found is not None:
-                    return found
-            elif left > 1:
-                left -= 1
-                continue
+        try:
+            if reached > segment.base_offset:
+                position = reads.locate(segment, reached)
             else:
-                yield None
+                position = reads.position_by_time(segment, timestamp)
+            file, end = reads.open(segment, position), segment.size
             left = HEADERS_PER_STEP
-            if segment.file is not file:  # closed meanwhile
-                break
-        else:
-            if segment.size > end:
-                continue
-            index = segments.floor_index(segment.base_offset)
-            index += segments[index] is segment  # else it was deleted meanwhile
-            if index == len(segments):
-                return None
-            reached = segments[index].base_offset
-            yield None
+            for at, header in reads.headers(segment, position, end=end):
+                reached = header.last_offset + 1
+                if header.max_timestamp >= timestamp and reached > log_start_offset:
+                    search = BatchSearch(
+                        segment, at, header, timestamp=timestamp, least_offset=log_start_offset
+                    )
+                    if search.is_short and not search.is_in_memory():
+                        yield FirstTouches([search])
+                    found = yield search
+                    if found is not None:
+                        return found
+                elif left > 1:
+                    left -= 1
+                    continue
+                else:
+                    yield None
+                left = HEADERS_PER_STEP
+                if segment.file is not file:  # closed meanwhile
+                    break
+            else:
+                if segment.size > end:
+                    continue
+                following = _following(segments, segment)
+                if following is None:
+                    return None
+                reached = following.base_offset
+                yield None
+        except Cold as cold:
+            yield reads.first(cold.touch)
 
 
 def first_with_greatest(segments: Segments, log_start_offset: int) -> Steps:
@@ -212,30 +237,46 @@ def _segment_by_time(segments: Segments, timestamp: int, reached: int) -> Segmen
     return None
 
 
+def _following(segments: Segments, segment: Segment) -> Segment | None:
+    """The one behind a segment, which may have been deleted."""
+    index = segments.floor_index(segment.base_offset)
+    index += segments[index] is segment
+    return segments[index] if index < len(segments) else None
+
+
 def _greatest_in_first(
     segments: Segments, offset: int
-) -> Generator[BatchSearch | None, TimedOffset | None, int]:
+) -> Generator[BatchSearch | FirstTouches | None, TimedOffset | None, int]:
     """The greatest timestamp of the records that are not below an offset, of the segment that
     holds that."""
     greatest = NO_TIMESTAMP
     segment = segments[segments.floor_index(offset)]
+    reads = TouchedReads()
     reached = offset
     while segments[segments.floor_index(reached)] is segment:
         segments.read_from(segment)
         search: BatchSearch | None = None
         left = HEADERS_PER_STEP
-        for at, header in segment.headers(segment.locate(reached)[0]):
-            reached = header.last_offset + 1
-            if header.max_timestamp > greatest:
-                if header.base_offset < offset or header.magic != MAGIC:
-                    search = BatchSearch(segment, at, header, timestamp=None, least_offset=offset)
+        try:
+            for at, header in reads.headers(segment, reads.locate(segment, reached)):
+                reached = header.last_offset + 1
+                if header.max_timestamp > greatest:
+                    if header.base_offset < offset or header.magic != MAGIC:
+                        search = BatchSearch(
+                            segment, at, header, timestamp=None, least_offset=offset
+                        )
+                        break
+                    greatest = header.max_timestamp
+                left -= 1
+                if not left:
                     break
-                greatest = header.max_timestamp
-            left -= 1
-            if not left:
+            else:
                 break
-        else:
-            break
+        except Cold as cold:
+            yield reads.first(cold.touch)
+            continue
+        if search is not None and search.is_short and not search.is_in_memory():
+            yield FirstTouches([search])
         found = yield search
         if found is not None:
             greatest = max(greatest, found[1])
