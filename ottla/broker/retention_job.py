@@ -16,7 +16,9 @@ from functools import partial
 from typing import TypeVar
 
 from ottla.broker.handlers.context import Rooms
+from ottla.broker.log.first_touch import FirstTouches, Place
 from ottla.broker.log.log import Log
+from ottla.broker.log.segment import Segment
 from ottla.broker.posix import lower_thread_priority
 from ottla.broker.scheduler import in_worker
 
@@ -52,12 +54,43 @@ async def apply_retention(rooms: Rooms) -> None:
 async def _delete_segments(rooms: Rooms, log: Log) -> None:
     deletions = rooms.logs.deletions
     may_be_more = True
-    while may_be_more and (segments := deletions.retire(log)):
+    while may_be_more and (segments := await _retire(rooms, log)):
         try:
             await _step(partial(deletions.set_aside, log, segments))
         finally:
             may_be_more = deletions.retired(log, segments)
     rooms.replicas.reconsider(log.topic, log.partition)
+
+
+class _Unopened(Exception):
+    """The time of a segment is in files that nobody has opened since the start."""
+
+    def __init__(self, segment: Segment) -> None:
+        super().__init__(segment)
+        self.segment = segment
+
+
+async def _retire(rooms: Rooms, log: Log) -> list[Segment]:
+    """What is doomed. The files that tell how old a segment is are read by the worker first, for on
+    a slow disk the loop would wait for them with everybody's requests."""
+    touched: set[Segment] = set()
+
+    def newest(segment: Segment) -> int:
+        if not segment.is_loaded and segment not in touched:
+            raise _Unopened(segment)
+        return segment.max_timestamp
+
+    while True:
+        try:
+            return rooms.logs.deletions.retire(log, newest)
+        except _Unopened as unopened:
+            touched.add(unopened.segment)
+            place = Place(unopened.segment, None, None, has_transactions=False)
+            await _step(partial(FirstTouches([place]).run_apart, _no_pause))
+
+
+def _no_pause() -> None:
+    """The worker gives way by its priority."""
 
 
 async def remove_deleted(rooms: Rooms) -> None:

@@ -1,14 +1,18 @@
-"""Retention that takes all of a log: its last segment goes when the new one is synced."""
+"""The retention job: what it does on the loop, and what it leaves to its worker."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 
+import pytest
+
 from ottla.broker.retention_job import apply_retention, remove_deleted
-from tests.handlers.rooms import House
+from tests.handlers.rooms import START_MS, House
+from tests.log.paged_disk import PagedDisk
 
 DAY_MS = 86_400_000
+SEGMENT_BYTES = 1 << 20
 
 
 async def test_nothing_is_synced_on_the_loop_and_everything_goes() -> None:
@@ -40,3 +44,26 @@ async def test_nothing_is_synced_on_the_loop_and_everything_goes() -> None:
         assert synced_by
         assert threading.main_thread() not in synced_by
         assert f"{0:020d}.log.deleted" not in house.disk.list(log.directory)
+
+
+@pytest.mark.parametrize(("days", "left"), [(0, 6), (4, 4), (6, 2)])
+async def test_the_age_of_segments_is_read_by_the_worker(days: int, left: int) -> None:
+    """After a start nobody has opened them."""
+    disk = PagedDisk()
+    async with House(disk=disk) as house:
+        await house.create("t", configs={"segment.bytes": str(SEGMENT_BYTES)})
+        for age in reversed(range(6)):
+            value = bytes(SEGMENT_BYTES - 200)
+            await house.append("t", 0, [value], timestamp=START_MS - age * DAY_MS)
+        async with house.restarted() as again:
+            partition = again.rooms.replicas.get("t", 0)
+            assert partition is not None
+            log = partition.log
+            assert [one.is_loaded for one in log.segments] == [False] * 5 + [True]
+            again._clock.advance(days * DAY_MS)
+            disk.evict()
+            await apply_retention(again.rooms)
+
+            assert len(log.segments) == left
+            assert disk.waits_of(threading.get_ident()) == []
+            assert log.segments[0].is_loaded

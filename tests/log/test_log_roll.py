@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from ottla.broker.log.log import Log
 from ottla.config.types import LogConfig
-from tests.log.logs import NOW, append, batch, new_disk, open_log, timed_batch
+from tests.log.logs import NOW, append, batch, flush, new_disk, open_log, timed_batch
+from tests.log.test_first_touch import paged_disk, reopened
 
 SIZE = len(batch())
 HOUR_MS = 3_600_000
@@ -132,3 +133,22 @@ def test_a_segment_that_was_sealed_full_and_cut_is_still_full() -> None:
         append(log, timestamp=NOW + step)
 
     assert bases(log) == [0, 3]
+
+
+def test_no_append_reads_the_first_batch() -> None:
+    """Its time is read at the start, and nobody asks where the size says enough."""
+    disk = paged_disk()
+    config = LogConfig(segment_bytes=4 * SIZE, segment_ms=HOUR_MS)
+    log = open_log(disk, config)
+    for minutes in (0, 10):
+        append(log, timestamp=NOW - 3 * HOUR_MS + minutes * 60_000)
+    flush(log)
+    log = reopened(disk, config, log)
+    disk.waited.clear()
+    for minutes in (20, 61, 70, 80, 90, 100):
+        if minutes != 70:  # what is second in a segment reads the first
+            disk.evict_file(log.segments.active.log_path)
+        append(log, timestamp=NOW - 3 * HOUR_MS + minutes * 60_000)
+
+    assert bases(log) == [0, 3, 7]
+    assert disk.waited == []

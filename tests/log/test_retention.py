@@ -175,3 +175,25 @@ def test_behind_as_many_as_may_go_no_segment_is_looked_at() -> None:
 
 def test_no_segments_no_work() -> None:
     assert reasons([]) == []
+
+
+def test_only_those_are_asked_for_their_time_that_may_go_by_it() -> None:
+    asked: list[int] = []
+
+    def newest(facts: Facts) -> int:
+        asked.append(facts.base_offset)
+        return facts.max_timestamp
+
+    segments = three(max_timestamp=0)
+    segments[1].max_timestamp = NOW
+    doomed = doomed_segments(
+        segments,
+        config=LogConfig(retention_ms=1, retention_bytes=200),
+        log_start_offset=0,
+        high_watermark=30,
+        log_end_offset=30,
+        now_ms=NOW,
+        newest=newest,
+    )
+    assert [one.reason for one in doomed] == [Reason.SIZE]
+    assert asked == [10]

@@ -18,6 +18,7 @@ from ottla.broker.log.checkpoints import parent_of
 from ottla.broker.log.directories import partition_name
 from ottla.broker.log.log import Log
 from ottla.broker.log.rearranging import Removal
+from ottla.broker.log.retention import newest_of
 from ottla.broker.log.segment import Segment
 from ottla.broker.ports import Clock, Disk, Events
 from ottla.protocol.errors import KafkaError
@@ -66,19 +67,20 @@ class Deletions:
         self.set_aside(log, segments)
         return self.retired(log, segments)
 
-    def retire(self, log: Log) -> list[Segment]:
+    def retire(self, log: Log, newest: Callable[[Segment], int] = newest_of) -> list[Segment]:
         """Takes a few segments out of a log that are doomed.
 
         The recovery points are to be checkpointed before. After a crash segments may be missing in
         any order: a recovery that begins at or above all of them does not notice, one that begins
         below takes the gap for the end of the log. So only what ends below the written one goes.
+        `newest` tells a segment's greatest timestamp; what it raises, this does.
         """
         below = self._written_point(log)
         if below is None:
             return []
         try:
             _, segments = log.retire_old_segments(
-                self._clock.wall_ms(), below=below, at_most=SEGMENTS_AT_ONCE
+                self._clock.wall_ms(), below=below, at_most=SEGMENTS_AT_ONCE, newest=newest
             )
         except OSError as error:
             self._faults.failed(parent_of(log.directory), Call.WRITE, error)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ottla.broker.log.checkpoints import (
@@ -264,6 +265,8 @@ class _Opening:
         self._producers.end_offset = end_offset
         self._remove_deleted()
         self._remove_snapshots([one.base_offset for one in opened], end_offset)
+        with suppress(OSError):  # whoever appends meets it, too
+            opened.look_at_age()
         opened.active.release()
         opened.new_names = opened.new_names or self._changed_names
         return OpenedFiles(

@@ -12,10 +12,10 @@ nor an empty last one; if every segment goes, the caller first rolls a new one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from ottla.config.types import LogConfig
 
@@ -46,6 +46,14 @@ class SegmentFacts(Protocol):
     def last_modified(self) -> int: ...
 
 
+S = TypeVar("S", bound=SegmentFacts)
+
+
+def newest_of(segment: SegmentFacts) -> int:
+    """Its greatest record timestamp; -1 if no record has one."""
+    return segment.max_timestamp
+
+
 @dataclass(slots=True, frozen=True)
 class Doomed:
     """A segment that goes, by its place among those given, and the reason."""
@@ -56,7 +64,7 @@ class Doomed:
 
 
 def doomed_segments(
-    segments: Sequence[SegmentFacts],
+    segments: Sequence[S],
     *,
     config: LogConfig,
     log_start_offset: int,
@@ -64,9 +72,11 @@ def doomed_segments(
     log_end_offset: int,
     now_ms: int,
     at_most: int | None = None,
+    newest: Callable[[S], int] = newest_of,
 ) -> list[Doomed]:
-    """The leading segments that go now, so many at most; the rest are not asked for their times,
-    which may be in their files. `segments` are all of the log's, the active one last."""
+    """The leading segments that go now, so many at most; the rest are not asked for their times
+    (`newest`), which may be in their files. `segments` are all of the log's, the active one last.
+    Raises what `newest` does."""
     doomed: list[Doomed] = []
     surplus = _surplus_bytes(segments, config)
     last = len(segments) - 1
@@ -80,7 +90,7 @@ def doomed_segments(
             reason = Reason.LOG_START
         elif segment.size <= surplus:
             reason = Reason.SIZE
-        elif _is_old(segment, config, now_ms):
+        elif _is_old(segment, config, now_ms, newest):
             reason = Reason.TIME
         else:
             break
@@ -96,10 +106,10 @@ def _surplus_bytes(segments: Sequence[SegmentFacts], config: LogConfig) -> int:
     return sum(segment.size for segment in segments) - config.retention_bytes
 
 
-def _is_old(segment: SegmentFacts, config: LogConfig, now_ms: int) -> bool:
+def _is_old(segment: S, config: LogConfig, now_ms: int, newest: Callable[[S], int]) -> bool:
     if "delete" not in config.cleanup_policy or config.retention_ms < 0:
         return False
-    newest = segment.max_timestamp
-    if newest == NO_TIMESTAMP:
-        newest = segment.last_modified
-    return now_ms - newest > config.retention_ms
+    timestamp = newest(segment)
+    if timestamp == NO_TIMESTAMP:
+        timestamp = segment.last_modified
+    return now_ms - timestamp > config.retention_ms

@@ -162,7 +162,8 @@ class Segments:
             segment.created_ms = now_ms
             self._set_roll_times(max_timestamp)
             return segment
-        self._set_roll_times(segment.first_timestamp)
+        if self._roll_after_ms == NO_TIMESTAMP:
+            self._set_roll_times(segment.first_timestamp)
         has_room = (
             size <= self._segment_bytes - segment.size
             and max_timestamp <= self._roll_after_timestamp
@@ -191,6 +192,12 @@ class Segments:
         """Takes what was found on disk, oldest first."""
         for segment in segments:
             self._add(segment)
+
+    def look_at_age(self) -> None:
+        """Reads what the next append asks: the first batch may lie far before what was read last.
+        Raises OSError."""
+        if self.active.size:
+            self._set_roll_times(self.active.first_timestamp)
 
     def begin(self, base_offset: int, now_ms: int) -> Segment:
         """Makes an empty segment the active one. An OSError leaves all as it was."""

@@ -9,12 +9,13 @@ caller takes the log dir offline, and this log refuses every later append.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from typing import NoReturn
 
 from ottla.broker.log.flush import REFUSALS
 from ottla.broker.log.opening import reload_producers, remove_snapshots
 from ottla.broker.log.readable import ReadableLog
-from ottla.broker.log.retention import Doomed, doomed_segments
+from ottla.broker.log.retention import Doomed, doomed_segments, newest_of
 from ottla.broker.log.segment import Segment
 from ottla.config.types import LONG_MAX
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -44,7 +45,12 @@ class TrimmableLog(ReadableLog):
         return doomed
 
     def retire_old_segments(
-        self, now_ms: int, *, below: int = LONG_MAX, at_most: int | None = None
+        self,
+        now_ms: int,
+        *,
+        below: int = LONG_MAX,
+        at_most: int | None = None,
+        newest: Callable[[Segment], int] = newest_of,
     ) -> tuple[list[Doomed], list[Segment]]:
         """Takes out of the log what the retention rule dooms, oldest first: of what ends at or
         below an offset, so many segments at most. For `segments.set_aside`, which may run in a
@@ -52,7 +58,7 @@ class TrimmableLog(ReadableLog):
 
         Where all are doomed a new one begins, and the last of them stays until a flush has synced
         that: `segments.awaits_sync` says so. Raises KafkaError where the times of the segments
-        cannot be read, OSError as an append.
+        cannot be read, OSError as an append, and before it does anything what `newest` raises.
         """
         try:
             doomed = doomed_segments(
@@ -63,6 +69,7 @@ class TrimmableLog(ReadableLog):
                 log_end_offset=self.log_end_offset,
                 now_ms=now_ms,
                 at_most=at_most,
+                newest=newest,
             )
         except OSError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
