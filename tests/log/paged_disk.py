@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from ottla.broker.ports import File
 from ottla.testing.disk import SimDisk, SimFile
+from ottla.testing.platter import FileNode
 
 PAGE_BYTES = 64
 
@@ -14,11 +15,13 @@ PAGE_BYTES = 64
 class PagedDisk(SimDisk):
     """Who reads a page that is not in memory, or opens a file that nobody opened since, waits for
     the disk: `waited` has the file and whose thread that was. Whoever maps a file may read any page
-    of it. What is written is in memory."""
+    of it, but for one that was opened as one in memory: there it is believed that what is read has
+    been looked at. What is written is in memory. `open_files` are not closed yet."""
 
     def __init__(self) -> None:
         super().__init__()
         self.waited: list[tuple[str, int]] = []
+        self.open_files: set[PagedFile] = set()
         self._opened: set[str] = set()
         self._in_memory: set[tuple[str, int]] = set()
 
@@ -37,23 +40,28 @@ class PagedDisk(SimDisk):
     def waits_of_others(self, thread: int) -> list[str]:
         return [path for path, waiting in self.waited if waiting != thread]
 
-    def open(self, path: str, *, create: bool = False) -> SimFile:
+    def open(self, path: str, *, create: bool = False) -> PagedFile:
         file = super().open(path, create=create)
         if path not in self._opened and not create:
             self.waited.append((path, threading.get_ident()))
         self._opened.add(path)
-        return PagedFile(self, path, file._node)
+        paged = PagedFile(self, path, file._node)
+        self.open_files.add(paged)
+        return paged
 
-    def open_cached(self, path: str) -> SimFile | None:
+    def open_cached(self, path: str) -> PagedFile | None:
         if path not in self._opened:
             return None
         with suppress(OSError):
-            return self.open(path)
+            file = self.open(path)
+            file.is_looked_at = True
+            return file
         return None
 
     def map(self, file: File) -> memoryview:
         assert isinstance(file, PagedFile)
-        self.read_in(file.path, range(file.size()))
+        if not file.is_looked_at:
+            self.read_in(file.path, range(file.size()))
         return super().map(file)
 
     def holds(self, path: str, positions: range) -> bool:
@@ -69,8 +77,12 @@ class PagedDisk(SimDisk):
 
 
 class PagedFile(SimFile):
-    __slots__ = ()
+    __slots__ = ("is_looked_at",)
     _disk: PagedDisk
+
+    def __init__(self, disk: PagedDisk, path: str, node: FileNode) -> None:
+        super().__init__(disk, path, node)
+        self.is_looked_at = False
 
     def pread(self, size: int, position: int) -> bytes:
         data = super().pread(size, position)
@@ -80,6 +92,11 @@ class PagedFile(SimFile):
     def read_cached(self, size: int, position: int) -> bytes | None:
         is_held = self._disk.holds(self.path, range(position, position + size))
         return super().pread(size, position) if is_held else None
+
+    def close(self) -> None:
+        super().close()
+        if self._closed:
+            self._disk.open_files.discard(self)
 
     def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
         super().pwrite(data, position)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.broker.log.first_touch import TOUCHES_AT_ONCE, FirstTouches, Openings
-from ottla.broker.log.index import CACHED_BYTES_MAX
+from ottla.broker.log.index import WARM_BYTES
 from ottla.broker.log.log import UPPER_HIGH_WATERMARK, UPPER_LAST_STABLE, Log
 from ottla.broker.log.offset_index import ENTRY
 from ottla.broker.log.segment import Segment
@@ -167,15 +167,17 @@ def test_what_is_in_memory_is_opened_only_if_it_may_be() -> None:
     assert disk.waited == []
 
 
-def test_a_large_index_is_not_looked_through_for_its_map() -> None:
+def test_a_large_index_that_is_in_memory_needs_no_worker() -> None:
     disk = paged_disk()
     config = LogConfig(index_interval_bytes=0)
-    log = filled(disk, config, [1] * (CACHED_BYTES_MAX // ENTRY.size + 100))
+    log = filled(disk, config, [1] * (WARM_BYTES // ENTRY.size + 1000))
     assert len(log.segments) == 1
     log.segments.active.release()
 
+    assert not touch(log, 3)
+    disk.evict_file(log.segments.active.index.entries.path)
+    log.segments.active.release()
     assert touch(log, 3)
-    read(log, 3)
     assert not touch(log, 3)
 
 

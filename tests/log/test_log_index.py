@@ -12,7 +12,7 @@ from ottla.broker.log.index import BLOCK_BYTES, WARM_BYTES, IndexCorrupt
 from ottla.broker.log.offset_index import OffsetIndex
 from ottla.broker.log.time_index import TimeIndex
 from ottla.broker.log.transaction_index import AbortedTransaction, TransactionIndex
-from ottla.testing.disk import SimDisk
+from ottla.testing.disk import SimDisk, SimFile
 from ottla.testing.platter import CrashMode
 
 INDEX = "0.index"
@@ -232,3 +232,48 @@ def test_what_was_cut_off_a_transaction_index_does_not_come_back() -> None:
         left = disk.crash(random.Random(1), CrashMode.SUBSET)
 
         assert len(TransactionIndex(left, INDEX, exists=True).entries()) == kept
+
+
+class AskedDisk(SimDisk):
+    """All is in memory, and `asked` are the positions that somebody asked about."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: set[int] = set()
+
+    def open_cached(self, path: str) -> SimFile:
+        file = self.open(path)
+        return AskedFile(self, path, file._node)
+
+
+class AskedFile(SimFile):
+    __slots__ = ()
+    _disk: AskedDisk
+
+    def read_cached(self, size: int, position: int) -> bytes | None:
+        self._disk.asked.add(position)
+        return super().read_cached(size, position)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 100, 700, 1025, 3000])
+def test_a_search_reads_only_what_was_asked_before(count: int) -> None:
+    """Of the others the map may be anything: nobody waits for them."""
+    rng = random.Random(count)
+    for wanted in [-1, 0, 9, *rng.sample(range(10 * count), min(count, 20)), 10 * count]:
+        disk = AskedDisk()
+        index = offset_index(disk)
+        index.create()
+        for number in range(count):
+            index.append(10 * number + 9, number + 1)
+        index.entries.seal()
+        expected = index.lookup(wanted)
+        index.entries.release()
+        assert index.map_cached(wanted)
+        index.entries.release()
+        for position in range(0, 8 * count, 8):
+            if position not in disk.asked:
+                garbage = rng.choice([b"\x7f", b"\xff"]) * 8
+                disk.open(INDEX).pwrite(garbage, position)
+
+        assert index.lookup(wanted) == expected
+        assert len(disk.asked) <= 13

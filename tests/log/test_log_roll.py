@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+from contextlib import suppress
 from dataclasses import replace
 
 from ottla.broker.log.log import Log
@@ -136,7 +138,7 @@ def test_a_segment_that_was_sealed_full_and_cut_is_still_full() -> None:
 
 
 def test_no_append_reads_the_first_batch() -> None:
-    """Its time is read at the start, and nobody asks where the size says enough."""
+    """Its time is read at the start, and known then."""
     disk = paged_disk()
     config = LogConfig(segment_bytes=4 * SIZE, segment_ms=HOUR_MS)
     log = open_log(disk, config)
@@ -152,3 +154,22 @@ def test_no_append_reads_the_first_batch() -> None:
 
     assert bases(log) == [0, 3, 7]
     assert disk.waited == []
+
+
+def test_a_first_batch_that_cannot_be_read_is_told_to_who_appends() -> None:
+    """And not to the start, which may do without."""
+    config = LogConfig(segment_bytes=1 << 20)
+    survived = 0
+    for passing in range(20):
+        disk = new_disk()
+        log = open_log(disk, config)
+        for _ in range(100):
+            append(log, size=100)
+        flush(log)
+        log.close()
+        fault = disk.inject("pread", errno.EIO, path=log.segments.active.log_path, passing=passing)
+        with suppress(OSError):
+            log = open_log(disk, config, recovery_point=100)
+            assert append(log) == 100
+            survived += fault.times == 0
+    assert survived == 1

@@ -97,7 +97,7 @@ def place_of(segment: Segment, offset: int, openings: Openings) -> Place | None:
         return place
     try:
         if entry is None:
-            if not segment.index.entries.map_cached():
+            if not segment.index.map_cached(offset):
                 return place
             entry = segment.index.lookup(offset)
         found = _walk(segment, cached_reads(file), offset, entry)

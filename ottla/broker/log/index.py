@@ -27,9 +27,6 @@ BLOCK_BYTES = 512
 # most three pages, which stay warm (Kafka's figure and reason, KAFKA-6432).
 WARM_BYTES = 8192
 
-CACHED_BYTES_MAX = 64 * 1024
-"""Of a segment of 32 MiB. A copy of so much takes some microseconds."""
-
 
 class IndexCorrupt(Exception):
     """An index says what cannot be, or what its segment does not hold: it is to be rebuilt."""
@@ -182,7 +179,7 @@ class EntryFile:
         warm = high - WARM_BYTES // size
         if warm > 0:
             if self._unpack_key(view, warm * size)[0] <= target:
-                low = warm
+                low = warm + 1
             else:
                 high = warm
         return self._search(view, low, high, target)
@@ -224,22 +221,37 @@ class EntryFile:
         """The file by a descriptor of the caller's."""
         return self._disk.open(self.path)
 
-    def map_cached(self) -> bool:
-        """Whether a search waits for no disk, as far as the system tells; then the file is mapped.
-        A map that has been used of late is believed to be in memory, and a large file that is not
-        mapped is not looked through for that."""
-        if self._map is not None or not self._written:
+    def map_cached(self, target: int) -> bool:
+        """Whether a search for the last entry whose key is at most `target` waits for no disk, as
+        far as the system tells; then the file is mapped. A map that has been used of late is
+        believed to be in memory."""
+        if self._map is not None or self.floor_unwritten(target) is not None:
             return True
-        size = self.written_bytes
-        file = self._disk.open_cached(self.path) if size <= CACHED_BYTES_MAX else None
+        file = self._disk.open_cached(self.path)
         if file is None:
             return False
         try:
-            if file.read_cached(size, 0) is None:
+            if not self._is_cached(file, target):
                 return False
             self._set_map(self._disk.map(file))
         finally:
             file.close()
+        return True
+
+    def _is_cached(self, file: File, target: int) -> bool:
+        """Whether all is in memory that `floor` reads: an entry each time, some 2 us."""
+        size = self._entry_size
+        low, high = 0, self._written
+        middle = max(high - WARM_BYTES // size, 0) or high // 2
+        while low < high:
+            entry = file.read_cached(size, middle * size)
+            if entry is None:
+                return False
+            if self._unpack_key(entry, 0)[0] <= target:
+                low = middle + 1
+            else:
+                high = middle
+            middle = (low + high) // 2
         return True
 
     def release(self) -> None:

@@ -82,6 +82,10 @@ class OffsetIndex:
             return None
         return (self.base_offset, 0) if index < 0 else self.entry(index)
 
+    def map_cached(self, offset: int) -> bool:
+        """Whether `lookup` waits for no disk, see `EntryFile`."""
+        return self.entries.map_cached(min(offset - self.base_offset, RELATIVE_OFFSET_MAX))
+
     def entry_in(self, piece: bytes, offset: int) -> tuple[int, int] | None:
         """The last one at or below an offset of entries as they lie in the file, as (offset,
         position), or None. Nothing is checked."""

@@ -162,8 +162,7 @@ class Segments:
             segment.created_ms = now_ms
             self._set_roll_times(max_timestamp)
             return segment
-        if self._roll_after_ms == NO_TIMESTAMP:
-            self._set_roll_times(segment.first_timestamp)
+        self._set_roll_times(segment.first_timestamp)
         has_room = (
             size <= self._segment_bytes - segment.size
             and max_timestamp <= self._roll_after_timestamp

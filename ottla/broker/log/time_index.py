@@ -82,14 +82,7 @@ class TimeIndex:
 
         Raises IndexCorrupt, as every method here that reads an entry.
         """
-        return self._entry_or_none(self.entries.floor(timestamp))
-
-    def lookup_unwritten(self, timestamp: int) -> tuple[int, int] | None:
-        """The same where the file need not be read for it, or else None."""
-        index = self.entries.floor_unwritten(timestamp)
-        return None if index is None else self._entry_or_none(index)
-
-    def _entry_or_none(self, index: int) -> tuple[int, int]:
+        index = self.entries.floor(timestamp)
         return (NO_TIMESTAMP, self.base_offset) if index < 0 else self.entry(index)
 
     def entry(self, index: int) -> tuple[int, int]:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ottla.protocol.records.record import Record
 
 HEADERS_PER_STEP = 128
-"""Headers that one step looks at: of small batches less than a tenth of a millisecond, of large
+"""Headers that one step looks at: of small batches a tenth of a millisecond, of large
 ones, with a read for each, half of one."""
 SHORT_BYTES = 32 * 1024
 """Records that are searched sooner than a worker is woken: twice a producer's default batch. Of
@@ -50,7 +50,7 @@ class BatchSearch:
     """The first record of one batch with at least a timestamp, or with the greatest one if that is
     None, that is not below an offset."""
 
-    __slots__ = ("_batch", "_least_offset", "_position", "_segment", "_timestamp", "header")
+    __slots__ = ("_least_offset", "_position", "_segment", "_timestamp", "header")
 
     def __init__(
         self,
@@ -64,7 +64,6 @@ class BatchSearch:
         self._segment = segment
         self.header = header
         self._position = position
-        self._batch: bytes | None = None
         self._timestamp = timestamp
         self._least_offset = least_offset
 
@@ -78,11 +77,9 @@ class BatchSearch:
         return header.size <= SHORT_BYTES and header.magic == MAGIC and header.codec == 0
 
     def is_in_memory(self) -> bool:
-        """Whether it waits for no disk, as far as the system tells. Then it is held for `run`."""
+        """Whether `run` waits for no disk, as far as the system tells."""
         file = self._segment.open_cached()
-        if file is not None:
-            self._batch = file.read_cached(self.header.size, self._position)
-        return self._batch is not None
+        return file is not None and file.read_cached(self.header.size, self._position) is not None
 
     def touch(self) -> None:
         """In a worker: reads the batch. See `first_touch.py`."""
@@ -94,24 +91,18 @@ class BatchSearch:
 
         Raises OSError, and KafkaError where the batch cannot be read.
         """
-        batch = self._batch
-        if batch is None:
-            return self._run(self._reader(self._segment.open()))
-        return self._run(lambda position, size: batch[position : position + size])
+        return self._run(self._segment.open())
 
     def run_apart(self, give_way: Callable[[], None]) -> TimedOffset | None:
         """The same in a worker, whoever closes the log meanwhile; `give_way` is called between
         pieces of the batch. FileNotFoundError if the segment has been deleted."""
         with closing(self._segment.open_apart()) as file:
-            return self._run(self._reader(file), give_way)
+            return self._run(file, give_way)
 
-    def _reader(self, file: File) -> Callable[[int, int], bytes]:
-        return lambda position, size: file.pread(size, self._position + position)
+    def _run(self, file: File, give_way: Callable[[], None] | None = None) -> TimedOffset | None:
+        def read(position: int, size: int) -> bytes:
+            return file.pread(size, self._position + position)
 
-    def _run(
-        self, read: Callable[[int, int], bytes], give_way: Callable[[], None] | None = None
-    ) -> TimedOffset | None:
-        """`read(position, size)` gives so much of the batch."""
         epoch = self.header.partition_leader_epoch
         if self._timestamp is not None and self.header.magic == MAGIC:
             # Only who asks for a time reads records: their readers are loaded then.
@@ -162,15 +153,13 @@ def first_at(segments: Segments, timestamp: int, log_start_offset: int) -> Steps
                 position = reads.position_by_time(segment, timestamp)
             file, end = reads.open(segment, position), segment.size
             left = HEADERS_PER_STEP
-            for at, header in reads.headers(segment, position, end=end):
+            for at, header in reads.headers(segment, position):
                 reached = header.last_offset + 1
                 if header.max_timestamp >= timestamp and reached > log_start_offset:
                     search = BatchSearch(
                         segment, at, header, timestamp=timestamp, least_offset=log_start_offset
                     )
-                    if search.is_short and not search.is_in_memory():
-                        yield FirstTouches([search])
-                    found = yield search
+                    found = yield from _searched(segments, segment, search)
                     if found is not None:
                         return found
                 elif left > 1:
@@ -190,7 +179,7 @@ def first_at(segments: Segments, timestamp: int, log_start_offset: int) -> Steps
                 reached = following.base_offset
                 yield None
         except Cold as cold:
-            yield reads.first(cold.touch)
+            yield reads.as_work(cold.touch)
 
 
 def first_with_greatest(segments: Segments, log_start_offset: int) -> Steps:
@@ -273,11 +262,23 @@ def _greatest_in_first(
             else:
                 break
         except Cold as cold:
-            yield reads.first(cold.touch)
+            yield reads.as_work(cold.touch)
             continue
-        if search is not None and search.is_short and not search.is_in_memory():
-            yield FirstTouches([search])
-        found = yield search
+        if search is None:
+            yield None
+            continue
+        found = yield from _searched(segments, segment, search)
         if found is not None:
             greatest = max(greatest, found[1])
     return greatest
+
+
+def _searched(
+    segments: Segments, segment: Segment, search: BatchSearch
+) -> Generator[BatchSearch | FirstTouches | None, TimedOffset | None, TimedOffset | None]:
+    """What a batch of a segment has."""
+    if search.is_short and not search.is_in_memory():
+        yield FirstTouches([search])
+        if segments[segments.floor_index(segment.base_offset)] is segment:
+            segments.read_from(segment)
+    return (yield search)

@@ -16,6 +16,9 @@ from ottla.broker.log.walk import LOOKUP_READ_BYTES
 from ottla.broker.ports import File
 from ottla.protocol.records.batch import BatchHeader
 
+READ_BYTES_OF_SMALL = 16 * 1024
+"""What one read of headers takes where the last one was behind a small batch: they come many at a
+time. Else it takes what a look-up does."""
 TOUCHED_MAX = 32
 """What a look-up remembers to have touched: it gets on after a few, and may go through any log."""
 
@@ -40,15 +43,14 @@ class Piece(NamedTuple):
 
 
 class Entries(NamedTuple):
-    """All that an index has in its file: a search may look anywhere in it."""
+    """All that an index has in its file: others look elsewhere in it."""
 
     entries: EntryFile
-    size: int
 
     def touch(self) -> None:
         with closing(self.entries.open_apart()) as file:
-            for start in range(0, self.size, PIECE_BYTES):
-                file.pread(min(PIECE_BYTES, self.size - start), start)
+            for start in range(0, self.entries.written_bytes, PIECE_BYTES):
+                file.pread(PIECE_BYTES, start)
 
 
 class TouchedReads:
@@ -60,8 +62,8 @@ class TouchedReads:
     def __init__(self) -> None:
         self._touched: set[Touch] = set()
 
-    def first(self, touch: Touch) -> FirstTouches:
-        """The worker's work."""
+    def as_work(self, touch: Touch) -> FirstTouches:
+        """For a worker; from now on it counts as made."""
         if len(self._touched) == TOUCHED_MAX:
             self._touched.clear()
         self._touched.add(touch)
@@ -87,28 +89,31 @@ class TouchedReads:
             self._touch_first(Piece(segment, position))
         return segment.open()
 
-    def headers(
-        self, segment: Segment, position: int, *, end: int | None = None
-    ) -> Iterator[tuple[int, BatchHeader]]:
-        """See `Segment`. What is Cold begins with the next one."""
-        read = partial(self._read, segment)
-        return segment.headers(position, read_bytes=LOOKUP_READ_BYTES, end=end, read=read)
+    def headers(self, segment: Segment, position: int) -> Iterator[tuple[int, BatchHeader]]:
+        """See `Segment`. After Cold the caller begins again behind the last header that it got."""
+        known_end = -1
+
+        def read(size: int, position: int) -> bytes:
+            nonlocal known_end
+            enough = LOOKUP_READ_BYTES if position > known_end else READ_BYTES_OF_SMALL
+            data = self._read(segment, min(size, enough), position)
+            known_end = position + len(data)
+            return data
+
+        return segment.headers(position, read=read)
 
     def _position_by_time(self, segment: Segment, timestamp: int) -> int:
         index = segment.time_index
-        found = index.lookup_unwritten(timestamp - 1)
-        if found is None:
-            if not index.entries.map_cached():
-                self._touch_first(Entries(index.entries, index.entries.written_bytes))
-            found = index.lookup(timestamp - 1)
-        known, offset = found
+        if not index.entries.map_cached(timestamp - 1):
+            self._touch_first(Entries(index.entries))
+        known, offset = index.lookup(timestamp - 1)
         if known == NO_TIMESTAMP:
             return 0
         self._touch_first(place_of(segment, offset, Openings(1)))
         return segment.position_of_time(known, offset, partial(self._read, segment))
 
     def _read(self, segment: Segment, size: int, position: int) -> bytes:
-        file = segment.open_cached()
+        file = segment.file
         data = None if file is None else file.read_cached(size, position)
         if data is None:
             self._touch_first(Piece(segment, position))
