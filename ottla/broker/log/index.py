@@ -28,6 +28,10 @@ BLOCK_BYTES = 512
 WARM_BYTES = 8192
 
 
+ASKED_BYTES = 4096
+"""Entries that the kernel is asked about at once."""
+
+
 class IndexCorrupt(Exception):
     """An index says what cannot be, or what its segment does not hold: it is to be rebuilt."""
 
@@ -239,11 +243,11 @@ class EntryFile:
         return True
 
     def _is_cached(self, file: File, target: int) -> bool:
-        """Whether all is in memory that `floor` reads: an entry each time, some 2 us."""
+        """Whether all is in memory that `floor` reads. Each question costs some 2 us."""
         size = self._entry_size
         low, high = 0, self._written
         middle = max(high - WARM_BYTES // size, 0) or high // 2
-        while low < high:
+        while (high - low) * size > ASKED_BYTES:
             entry = file.read_cached(size, middle * size)
             if entry is None:
                 return False
@@ -252,7 +256,7 @@ class EntryFile:
             else:
                 high = middle
             middle = (low + high) // 2
-        return True
+        return file.read_cached((high - low) * size, low * size) is not None
 
     def release(self) -> None:
         """Gives the map back; the next search makes another."""
