@@ -136,10 +136,10 @@ async def test_a_window_is_asked_about_once_unless_its_reader_stands_still(
     probes_a_window: int,
 ) -> None:
     """The socket takes a little of each step; a second that is over at once is a standstill."""
-    asked: list[int] = []
+    asked: list[tuple[int, int]] = []
 
-    def holds(_descriptor: int, position: int) -> bool:
-        asked.append(position)
+    def holds(_descriptor: int, position: int, size: int = 1) -> bool:
+        asked.append((position, size))
         return True
 
     monkeypatch.setattr(outbox, "WARM_S", seconds)
@@ -149,8 +149,8 @@ async def test_a_window_is_asked_about_once_unless_its_reader_stands_still(
     await _received(sender.peer, len(HEADERS) + len(CONTENT))
 
     if probes_a_window == 1:
-        ends = [*range(PROBE_BYTES, len(CONTENT), PROBE_BYTES), len(CONTENT)]
-        assert asked == [0, *(end - 1 for end in ends)]
+        ends = [*range(2 * PROBE_BYTES, len(CONTENT), PROBE_BYTES), len(CONTENT)]
+        assert asked == [(0, 1), (0, PROBE_BYTES), *((end - 1, 1) for end in ends)]
     else:
         assert len(asked) > probes_a_window * len(CONTENT) / PROBE_BYTES
     sender.outbox.close()
@@ -160,20 +160,89 @@ async def test_a_window_is_asked_about_once_unless_its_reader_stands_still(
 async def test_readers_of_the_same_ask_once_and_for_no_longer_than_one_may(
     file: PosixFile, cache: PageCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[int] = []
+    asked: list[tuple[int, int]] = []
 
-    def holds(_descriptor: int, position: int) -> bool:
-        asked.append(position)
+    def holds(_descriptor: int, position: int, size: int = 1) -> bool:
+        asked.append((position, size))
         return True
 
     monkeypatch.setattr(cache, "holds", holds)
     end, descriptor = PROBE_BYTES, file.fileno()
-    times = [cache.found_window(file, descriptor, end, now_s) for now_s in (10.0, 10.9, 11.1)]
+    times = [cache.found_window(file, descriptor, 7, end, now_s) for now_s in (10.0, 10.9, 11.1)]
 
     assert times == [10.0, 10.0, 11.1]
-    assert asked == [end - 1] * 2
-    assert cache.found_window(file, descriptor, end - 1, 11.2) == 11.1
-    assert cache.found_window(file, descriptor, end + 1, 11.2) == 11.2
+    assert asked == [(7, end - 7)] * 2
+    assert cache.found_window(file, descriptor, 8, end - 1, 11.2) == 11.1
+    assert cache.found_window(file, descriptor, end, end + 1, 11.2) == 11.2
+
+
+async def test_of_what_was_read_up_to_here_the_end_is_asked_and_of_others_all(
+    file: PosixFile, cache: PageCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def holds(_descriptor: int, position: int, size: int = 1) -> bool:
+        asked.append((position, size))
+        return True
+
+    monkeypatch.setattr(cache, "holds", holds)
+    for start, end in (
+        (50, 100),
+        (100, 200),  # behind it
+        (60, 300),  # from within it
+        (300, PROBE_BYTES),
+        (PROBE_BYTES, PROBE_BYTES + 10),  # the next window
+        (PROBE_BYTES + 11, PROBE_BYTES + 20),  # with a hole before
+        (PROBE_BYTES + 5, PROBE_BYTES + 15),  # from before it
+        (0, 60),  # from before all
+        (7 * PROBE_BYTES, 8 * PROBE_BYTES),
+    ):
+        assert cache.found_window(file, file.fileno(), start, end, 1.0) == 1.0
+
+    assert asked == [
+        (50, 50),
+        (199, 1),
+        (299, 1),
+        (PROBE_BYTES - 1, 1),
+        (PROBE_BYTES + 9, 1),
+        (PROBE_BYTES + 11, 9),
+        (PROBE_BYTES + 5, 10),
+        (0, 60),
+        (7 * PROBE_BYTES, PROBE_BYTES),
+    ]
+
+
+@pytest.mark.parametrize("warm", [[0, 1], [0, 1, 2, 4, 5], []])
+async def test_a_hole_between_what_is_in_memory_is_a_workers(
+    file: PosixFile, cache: PageCache, monkeypatch: pytest.MonkeyPatch, warm: list[int]
+) -> None:
+    """Of seven pages; the last is in memory since the start."""
+    by_loop: list[int] = []
+    loop_thread = threading.get_ident()
+    sendfile = os.sendfile
+    page = 16 * 1024
+    pages = {*warm, 6}
+
+    def watched(out: int, descriptor: int, position: int, size: int) -> int:
+        if threading.get_ident() == loop_thread:
+            by_loop.append(position)
+        return sendfile(out, descriptor, position, size)
+
+    def holds(_descriptor: int, position: int, size: int = 1) -> bool:
+        return set(range(position // page, (position + size - 1) // page + 1)) <= pages
+
+    monkeypatch.setattr(os, "sendfile", watched)
+    monkeypatch.setattr(cache, "holds", holds)
+    sender = Sender(asyncio.get_running_loop(), cache)
+    sender.outbox.put(bytearray(HEADERS), [(len(HEADERS), FileSlice(file, 0, 7 * page))])
+    sender.outbox.schedule()
+    await _received(sender.peer, len(HEADERS) + 7 * page)
+
+    behind = max(set(range(7)) - pages) + 1
+    assert all(position >= behind * page for position in by_loop)
+    assert cache.cold_sends > 0
+    sender.outbox.close()
+    sender.peer.close()
 
 
 @pytest.mark.parametrize("warm_bytes", [1, 100, PROBE_BYTES - 1, PROBE_BYTES + 100])
@@ -191,7 +260,9 @@ async def test_what_was_read_ahead_in_part_is_a_workers(
         return sendfile(out, descriptor, position, size)
 
     monkeypatch.setattr(os, "sendfile", watched)
-    monkeypatch.setattr(cache, "holds", lambda _descriptor, position: position < warm_bytes)
+    monkeypatch.setattr(
+        cache, "holds", lambda _descriptor, position, size=1: position + size <= warm_bytes
+    )
     sender = Sender(asyncio.get_running_loop(), cache)
     sender.send(file)
     await _received(sender.peer, len(HEADERS) + len(CONTENT))
@@ -206,7 +277,7 @@ async def test_what_a_worker_has_sent_is_not_asked_about_again(
 ) -> None:
     asked: list[int] = []
 
-    def holds(_descriptor: int, position: int) -> bool:
+    def holds(_descriptor: int, position: int, size: int = 1) -> bool:
         """Of the loop's questions the first has no for an answer, and of the workers' none."""
         asked.append(position)
         return len(asked) > 1

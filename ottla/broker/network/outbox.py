@@ -491,7 +491,9 @@ class Outbox:
         while piece.warm_end < end:
             window_end = (piece.warm_end // PROBE_BYTES + 1) * PROBE_BYTES
             window_end = min(window_end, slice_end)
-            found_s = self._cache.found_window(piece.pinned, piece.descriptor, window_end, now_s)
+            found_s = self._cache.found_window(
+                piece.pinned, piece.descriptor, piece.warm_end, window_end, now_s
+            )
             if found_s is None:
                 return False
             piece.warm_end = window_end

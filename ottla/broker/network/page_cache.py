@@ -17,7 +17,7 @@ from ottla.broker.ports import File
 WORKER_STEP_BYTES = 128 * 1024
 """A kernel that does not preempt itself gives the loop no processor before a call ends."""
 PROBE_BYTES = 128 * 1024
-"""Linux reads ahead in windows of this size, so a probe per window finds any cold range."""
+"""Linux reads ahead in windows of this size."""
 WARM_S = 1.0
 """What was in memory so long ago may not be any more: its reader has stood still meanwhile."""
 WARM_WINDOWS_MAX = 4096
@@ -33,25 +33,40 @@ class PageCache(PageProbe):
         self.unreadable = unreadable
         self.cold_sends = 0
         self.cold_sends_under_way = 0
-        # Of windows found in memory, by file and number: their last byte, and when that was asked.
-        self._warm: dict[tuple[File, int], tuple[int, float]] = {}
+        # Of windows found in memory, by file and number: from where to where, and when that was
+        # asked.
+        self._warm: dict[tuple[File, int], tuple[int, int, float]] = {}
         self._warm_since_s = 0.0
 
-    def found_window(self, file: File, descriptor: int, end: int, now_s: float) -> float | None:
-        """When the window that ends there was found in memory, by its last byte; None if it is not.
-        Of several readers of the same the first asks the kernel: eight asked it for a twentieth of
-        what they cost."""
+    def found_window(
+        self, file: File, descriptor: int, start: int, end: int, now_s: float
+    ) -> float | None:
+        """When a window, or a part of it, was found in memory; None if it is not.
+
+        Who reads on from what was found of late is told by the last byte: it comes a window at a
+        time. Else all of it is asked about: single pages are in memory where somebody looked for a
+        batch, or for the end of the log at a start. Of several readers of the same the first asks
+        the kernel: eight asked it for a twentieth of what they cost.
+        """
         warm = self._warm
         if now_s - self._warm_since_s > WARM_S or len(warm) >= WARM_WINDOWS_MAX:
             warm.clear()
             self._warm_since_s = now_s
-        key = (file, (end - 1) // PROBE_BYTES)
-        known = warm.get(key)
-        if known is not None and known[0] >= end:
-            return known[1]
+        number = (end - 1) // PROBE_BYTES
+        known = warm.get((file, number))
+        if known is None or not known[0] <= start <= known[1]:
+            before = warm.get((file, number - 1))
+            if before is None or start != before[1]:
+                if not self.holds(descriptor, start, end - start):
+                    return None
+                warm[file, number] = (start, end, now_s)
+                return now_s
+            known = (start, start, now_s)
+        if known[1] >= end:
+            return known[2]
         if not self.holds(descriptor, end - 1):
             return None
-        warm[key] = (end, now_s)
+        warm[file, number] = (known[0], end, now_s)
         return now_s
 
     def send_cold(
