@@ -7,7 +7,7 @@ import errno
 import os
 import socket
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -210,18 +210,41 @@ async def test_of_what_was_read_up_to_here_the_end_is_asked_and_of_others_all(
         (0, 60),
         (7 * PROBE_BYTES, PROBE_BYTES),
     ]
+    asked.clear()
 
 
-@pytest.mark.parametrize("warm", [[0, 1], [0, 1, 2, 4, 5], []])
-async def test_a_hole_between_what_is_in_memory_is_a_workers(
-    file: PosixFile, cache: PageCache, monkeypatch: pytest.MonkeyPatch, warm: list[int]
+async def test_of_a_file_that_was_cold_of_late_all_is_asked(
+    file: PosixFile, cache: PageCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of seven pages; the last is in memory since the start."""
+    asked: list[tuple[int, int]] = []
+
+    def holds(_descriptor: int, position: int, size: int = 1) -> bool:
+        asked.append((position, size))
+        return True
+
+    monkeypatch.setattr(cache, "holds", holds)
+    cache.note_cold(file, 10.9)
+    for start, end, now_s in (
+        (0, 50, 11.0),
+        (50, PROBE_BYTES, 11.1),
+        (PROBE_BYTES, PROBE_BYTES + 50, 11.8),
+        (PROBE_BYTES + 50, PROBE_BYTES + 90, 11.95),
+    ):
+        assert cache.found_window(file, file.fileno(), start, end, now_s) == now_s
+
+    assert asked == [(0, 50), (50, PROBE_BYTES - 50), (PROBE_BYTES, 50), (PROBE_BYTES + 89, 1)]
+
+
+@pytest.mark.parametrize("warm", [[0, 1], [0, 1, 2, 4, 5], [], range(12)])
+async def test_a_hole_between_what_is_in_memory_is_a_workers(
+    file: PosixFile, cache: PageCache, monkeypatch: pytest.MonkeyPatch, warm: Collection[int]
+) -> None:
+    """Of twenty pages; the last is in memory since the start."""
     by_loop: list[int] = []
     loop_thread = threading.get_ident()
     sendfile = os.sendfile
     page = 16 * 1024
-    pages = {*warm, 6}
+    pages = {*warm, 19}
 
     def watched(out: int, descriptor: int, position: int, size: int) -> int:
         if threading.get_ident() == loop_thread:
@@ -234,11 +257,11 @@ async def test_a_hole_between_what_is_in_memory_is_a_workers(
     monkeypatch.setattr(os, "sendfile", watched)
     monkeypatch.setattr(cache, "holds", holds)
     sender = Sender(asyncio.get_running_loop(), cache)
-    sender.outbox.put(bytearray(HEADERS), [(len(HEADERS), FileSlice(file, 0, 7 * page))])
+    sender.outbox.put(bytearray(HEADERS), [(len(HEADERS), FileSlice(file, 0, 20 * page))])
     sender.outbox.schedule()
-    await _received(sender.peer, len(HEADERS) + 7 * page)
+    await _received(sender.peer, len(HEADERS) + 20 * page)
 
-    behind = max(set(range(7)) - pages) + 1
+    behind = max(set(range(20)) - pages) + 1
     assert all(position >= behind * page for position in by_loop)
     assert cache.cold_sends > 0
     sender.outbox.close()

@@ -514,8 +514,7 @@ class Outbox:
             return
         self._stopped = True
         self._unwatch()
-        self._cache.cold_sends += 1
-        self._cache.cold_sends_under_way += 1
+        self._cache.note_cold(piece.pinned, self._loop.time())
         self._lent = lent
         piece.pinned.pin()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 from concurrent.futures import Executor
+from math import inf
 
 from ottla.broker.log.unreadable import UnreadableRanges
 from ottla.broker.page_probe import PageProbe
@@ -37,37 +38,47 @@ class PageCache(PageProbe):
         # asked.
         self._warm: dict[tuple[File, int], tuple[int, int, float]] = {}
         self._warm_since_s = 0.0
+        # When a worker last sent of a file: what was read for that ends anywhere.
+        self._cold: dict[File, float] = {}
 
     def found_window(
         self, file: File, descriptor: int, start: int, end: int, now_s: float
     ) -> float | None:
         """When a window, or a part of it, was found in memory; None if it is not.
 
-        Who reads on from what was found of late is told by the last byte: it comes a window at a
-        time. Else all of it is asked about: single pages are in memory where somebody looked for a
-        batch, or for the end of the log at a start. Of several readers of the same the first asks
-        the kernel: eight asked it for a twentieth of what they cost.
+        Who reads on from what was found of late is told by the last byte. Else, and where some of
+        the file was cold of late, all of it is asked about: single pages are in memory where
+        somebody looked for a batch, or for the end of the log at a start. Of several readers of the
+        same the first asks the kernel: eight asked it for a twentieth of what they cost.
         """
         warm = self._warm
         if now_s - self._warm_since_s > WARM_S or len(warm) >= WARM_WINDOWS_MAX:
             warm.clear()
             self._warm_since_s = now_s
+            cold = self._cold.items()
+            self._cold = {one: since_s for one, since_s in cold if now_s - since_s <= WARM_S}
         number = (end - 1) // PROBE_BYTES
         known = warm.get((file, number))
         if known is None or not known[0] <= start <= known[1]:
             before = warm.get((file, number - 1))
-            if before is None or start != before[1]:
-                if not self.holds(descriptor, start, end - start):
-                    return None
-                warm[file, number] = (start, end, now_s)
-                return now_s
+            is_read_on = before is not None and before[1] == start
             known = (start, start, now_s)
-        if known[1] >= end:
+        elif known[1] < end:
+            is_read_on = True
+        else:
             return known[2]
-        if not self.holds(descriptor, end - 1):
+        was_cold = now_s - self._cold.get(file, -inf) <= WARM_S
+        size = 1 if is_read_on and not was_cold else end - known[1]
+        if not self.holds(descriptor, end - size, size):
             return None
         warm[file, number] = (known[0], end, now_s)
         return now_s
+
+    def note_cold(self, file: File, now_s: float) -> None:
+        """A worker is to send some of a file."""
+        self.cold_sends += 1
+        self.cold_sends_under_way += 1
+        self._cold[file] = now_s
 
     def send_cold(
         self, sock: socket.socket, descriptor: int, position: int, size: int, ahead: range
