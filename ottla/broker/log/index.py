@@ -27,7 +27,6 @@ BLOCK_BYTES = 512
 # most three pages, which stay warm (Kafka's figure and reason, KAFKA-6432).
 WARM_BYTES = 8192
 
-
 ASKED_BYTES = 4096
 """Entries that the kernel is asked about at once."""
 
