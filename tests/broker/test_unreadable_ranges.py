@@ -61,7 +61,9 @@ def _break(monkeypatch: pytest.MonkeyPatch, broker: Broker, sector: BadSector) -
     monkeypatch.setattr(cache, "send_cold", send_cold_or_fail)
     # What cannot be read is not in the page cache.
     monkeypatch.setattr(
-        cache, "holds", lambda descriptor, position: not sector.meets(descriptor, position, 1)
+        cache,
+        "holds",
+        lambda descriptor, position, size=1: not sector.meets(descriptor, position, size),
     )
 
 
