@@ -111,14 +111,20 @@ def test_what_is_evicted_again_is_waited_for(seed: int) -> None:
         assert followed(log.steps_to_timestamp(one), evict)[0] == found
 
 
+def with_one_later(disk: PagedDisk, times: list[int], *, count: int) -> Log:
+    """So many batches with these times, and one that has NOW + 1."""
+    log = open_log(disk, LogConfig())
+    for _ in range(count):
+        log.append_as_leader(timed_batch(times), leader_epoch=0, now_ms=NOW)
+    log.append_as_leader(timed_batch([NOW + 1]), leader_epoch=0, now_ms=NOW)
+    flush(log)
+    return log
+
+
 def test_a_walk_over_many_headers_is_touched_piece_by_piece() -> None:
     """Headers that lead on: 64 KiB of them at a time."""
     disk = paged_disk()
-    log = open_log(disk, LogConfig())
-    for _ in range(1200):
-        log.append_as_leader(timed_batch([NOW] * 10), leader_epoch=0, now_ms=NOW)
-    log.append_as_leader(timed_batch([NOW + 1]), leader_epoch=0, now_ms=NOW)
-    flush(log)
+    log = with_one_later(disk, [NOW] * 10, count=1200)
     assert 128 * 1024 < log.size_bytes < 192 * 1024
     disk.evict()
 
@@ -225,11 +231,7 @@ def test_a_walk_that_is_interrupted_goes_on_where_it_was() -> None:
     """A segment that is closed meanwhile is found again behind the last header, by an index that
     nobody has needed before: where no record has a time, the time index leads nowhere."""
     disk = paged_disk()
-    log = open_log(disk, LogConfig())
-    for _ in range(1200):
-        log.append_as_leader(timed_batch([-1] * 10), leader_epoch=0, now_ms=NOW)
-    log.append_as_leader(timed_batch([NOW + 1]), leader_epoch=0, now_ms=NOW)
-    flush(log)
+    log = with_one_later(disk, [-1] * 10, count=1200)
     log = reopened(disk, LogConfig(), log)
     log.segments.active.forget_recent()
     disk.evict()
@@ -242,11 +244,7 @@ def test_a_walk_that_is_interrupted_goes_on_where_it_was() -> None:
 
 def test_a_segment_that_is_closed_meanwhile_is_opened_without_a_worker() -> None:
     disk = paged_disk()
-    log = open_log(disk, LogConfig())
-    for _ in range(4 * HEADERS_PER_STEP):
-        log.append_as_leader(timed_batch([NOW]), leader_epoch=0, now_ms=NOW)
-    log.append_as_leader(timed_batch([NOW + 1]), leader_epoch=0, now_ms=NOW)
-    flush(log)
+    log = with_one_later(disk, [NOW], count=4 * HEADERS_PER_STEP)
 
     found = followed(log.steps_to_timestamp(NOW + 1), log.segments.active.release)
     assert found == ((4 * HEADERS_PER_STEP, NOW + 1, 0), 0)

@@ -96,6 +96,19 @@ async def cache() -> AsyncIterator[PageCache]:
         yield PageCache(workers, UnreadableRanges(RecordedEvents()))
 
 
+@pytest.fixture
+def asked(cache: PageCache, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """The position and size of what the cache is asked about; all is in memory."""
+    ranges: list[tuple[int, int]] = []
+
+    def holds(_descriptor: int, position: int, size: int = 1) -> bool:
+        ranges.append((position, size))
+        return True
+
+    monkeypatch.setattr(cache, "holds", holds)
+    return ranges
+
+
 async def _received(peer: socket.socket, size: int) -> bytes:
     loop = asyncio.get_running_loop()
     data = bytearray()
@@ -132,18 +145,12 @@ async def test_a_window_is_asked_about_once_unless_its_reader_stands_still(
     file: PosixFile,
     cache: PageCache,
     monkeypatch: pytest.MonkeyPatch,
+    asked: list[tuple[int, int]],
     seconds: float,
     probes_a_window: int,
 ) -> None:
     """The socket takes a little of each step; a second that is over at once is a standstill."""
-    asked: list[tuple[int, int]] = []
-
-    def holds(_descriptor: int, position: int, size: int = 1) -> bool:
-        asked.append((position, size))
-        return True
-
     monkeypatch.setattr(outbox, "WARM_S", seconds)
-    monkeypatch.setattr(cache, "holds", holds)
     sender = Sender(asyncio.get_running_loop(), cache)
     sender.send(file)
     await _received(sender.peer, len(HEADERS) + len(CONTENT))
@@ -158,15 +165,8 @@ async def test_a_window_is_asked_about_once_unless_its_reader_stands_still(
 
 
 async def test_readers_of_the_same_ask_once_and_for_no_longer_than_one_may(
-    file: PosixFile, cache: PageCache, monkeypatch: pytest.MonkeyPatch
+    file: PosixFile, cache: PageCache, asked: list[tuple[int, int]]
 ) -> None:
-    asked: list[tuple[int, int]] = []
-
-    def holds(_descriptor: int, position: int, size: int = 1) -> bool:
-        asked.append((position, size))
-        return True
-
-    monkeypatch.setattr(cache, "holds", holds)
     end, descriptor = PROBE_BYTES, file.fileno()
     times = [cache.found_window(file, descriptor, 7, end, now_s) for now_s in (10.0, 10.9, 11.1)]
 
@@ -177,15 +177,8 @@ async def test_readers_of_the_same_ask_once_and_for_no_longer_than_one_may(
 
 
 async def test_of_what_was_read_up_to_here_the_end_is_asked_and_of_others_all(
-    file: PosixFile, cache: PageCache, monkeypatch: pytest.MonkeyPatch
+    file: PosixFile, cache: PageCache, asked: list[tuple[int, int]]
 ) -> None:
-    asked: list[tuple[int, int]] = []
-
-    def holds(_descriptor: int, position: int, size: int = 1) -> bool:
-        asked.append((position, size))
-        return True
-
-    monkeypatch.setattr(cache, "holds", holds)
     for start, end in (
         (50, 100),
         (100, 200),  # behind it
@@ -210,19 +203,11 @@ async def test_of_what_was_read_up_to_here_the_end_is_asked_and_of_others_all(
         (0, 60),
         (7 * PROBE_BYTES, PROBE_BYTES),
     ]
-    asked.clear()
 
 
 async def test_of_a_file_that_was_cold_of_late_all_is_asked(
-    file: PosixFile, cache: PageCache, monkeypatch: pytest.MonkeyPatch
+    file: PosixFile, cache: PageCache, asked: list[tuple[int, int]]
 ) -> None:
-    asked: list[tuple[int, int]] = []
-
-    def holds(_descriptor: int, position: int, size: int = 1) -> bool:
-        asked.append((position, size))
-        return True
-
-    monkeypatch.setattr(cache, "holds", holds)
     cache.note_cold(file, 10.9)
     for start, end, now_s in (
         (0, 50, 11.0),
