@@ -205,7 +205,7 @@ async def test_of_what_was_read_up_to_here_the_end_is_asked_and_of_others_all(
     ]
 
 
-async def test_of_a_file_that_was_cold_of_late_all_is_asked(
+async def test_of_a_file_that_was_cold_of_late_all_of_the_end_is_asked(
     file: PosixFile, cache: PageCache, asked: list[tuple[int, int]]
 ) -> None:
     cache.note_cold(file, 10.9)
@@ -217,7 +217,7 @@ async def test_of_a_file_that_was_cold_of_late_all_is_asked(
     ):
         assert cache.found_window(file, file.fileno(), start, end, now_s) == now_s
 
-    assert asked == [(0, 50), (50, PROBE_BYTES - 50), (PROBE_BYTES, 50), (PROBE_BYTES + 89, 1)]
+    assert asked == [(0, 50), (PROBE_BYTES - 1, 1), (PROBE_BYTES, 50), (PROBE_BYTES + 89, 1)]
 
 
 @pytest.mark.parametrize("warm", [[0, 1], [0, 1, 2, 4, 5], [], range(12)])

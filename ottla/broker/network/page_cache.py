@@ -46,10 +46,11 @@ class PageCache(PageProbe):
     ) -> float | None:
         """When a window, or a part of it, was found in memory; None if it is not.
 
-        Who reads on from what was found of late is told by the last byte. Else, and where some of
-        the file was cold of late, all of it is asked about: single pages are in memory where
-        somebody looked for a batch, or for the end of the log at a start. Of several readers of the
-        same the first asks the kernel: eight asked it for a twentieth of what they cost.
+        Who reads on from what was found of late is told by the last byte. Else all of it is asked
+        about, and so is a slice's last part where some of the file was cold of late: single pages
+        are in memory where somebody looked for a batch, or for the end of the log at a start. Of
+        several readers of the same the first asks the kernel: eight asked it for a twentieth of
+        what they cost.
         """
         warm = self._warm
         if now_s - self._warm_since_s > WARM_S or len(warm) >= WARM_WINDOWS_MAX:
@@ -67,8 +68,9 @@ class PageCache(PageProbe):
             is_read_on = True
         else:
             return known[2]
-        was_cold = now_s - self._cold.get(file, -inf) <= WARM_S
-        size = 1 if is_read_on and not was_cold else end - known[1]
+        if is_read_on and end % PROBE_BYTES and now_s - self._cold.get(file, -inf) <= WARM_S:
+            is_read_on = False
+        size = 1 if is_read_on else end - known[1]
         if not self.holds(descriptor, end - size, size):
             return None
         warm[file, number] = (known[0], end, now_s)
