@@ -126,6 +126,9 @@ class TurnEnd:
     with 64 connections beside a broker that sent in the middle of the turn: 1.33 times the
     requests at 0.76 times the CPU each. And where many are answered, what is small leaves in one
     call: 1.07 to 1.10 times the requests at 0.93 to 0.96 times the CPU of a call for each.
+
+    What is small leaves first: it takes some microseconds, and a share of slices a tenth of a
+    millisecond.
     """
 
     __slots__ = (
@@ -174,17 +177,22 @@ class TurnEnd:
         self._waiting.append(outbox)
 
     def _send(self) -> None:
-        outboxes, self._outboxes = self._outboxes, []
+        small, large = _by_size(self._outboxes)
+        outboxes = small + large
+        self._outboxes = []
         self.slice_budget = TURN_BYTES
         self.has_slices = False
         self._is_due = False
         sent = 0
         try:
-            if self.joint is not None and len(outboxes) >= JOINT_MIN:
-                self.joint_sends += _send_jointly(self.joint, outboxes)
+            if self.joint is not None and len(small) >= JOINT_MIN:
+                self.joint_sends += _send_jointly(self.joint, small)
+            for outbox in small:
+                sent += 1
+                outbox.flush()
             while self._waiting and self.slice_budget > 0:
                 self._waiting.popleft().flush()
-            for outbox in outboxes:
+            for outbox in large:
                 sent += 1
                 outbox.flush()
         finally:
@@ -199,6 +207,15 @@ class TurnEnd:
         is_held_up = self.has_slices or self._is_due or self._is_held_up()
         if moderation.turn(outboxes, self._loop.time(), is_held_up=is_held_up):
             moderation.rest()
+
+
+def _by_size(outboxes: list[Outbox]) -> tuple[list[Outbox], list[Outbox]]:
+    """Those that have less to send than goes by sendfile, and the others."""
+    small: list[Outbox] = []
+    large: list[Outbox] = []
+    for outbox in outboxes:
+        (small if outbox.unsent_bytes < SENDFILE_MIN else large).append(outbox)
+    return small, large
 
 
 def _send_jointly(joint: JointSends, outboxes: list[Outbox]) -> int:
