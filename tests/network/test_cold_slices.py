@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import select
 import socket
 import threading
 from collections.abc import AsyncIterator, Collection, Iterator
@@ -522,6 +523,42 @@ async def test_readers_whose_answers_fill_a_turn_each_have_their_turns(
 
     assert min(sent) >= max(sent) / 2
     assert most_in_a_turn <= TURN_BYTES - 1 + min(answer_bytes, STEP_BYTES)
+    for sender in senders:
+        sender.outbox.close()
+        sender.peer.close()
+
+
+@pytest.mark.parametrize("is_put_last", [False, True])
+async def test_a_small_answer_waits_for_no_slice(
+    file: PosixFile, cache: PageCache, monkeypatch: pytest.MonkeyPatch, is_put_last: bool
+) -> None:
+    """And among slices those that wait for their share are sent before new ones."""
+    monkeypatch.setattr(cache, "holds", lambda *_range: True)
+    turn_end = TurnEnd(asyncio.get_running_loop())
+    senders = [Sender(asyncio.get_running_loop(), cache, turn_end=turn_end) for _ in range(3)]
+    waiting, new, small = senders
+    sent: list[tuple[int, bool]] = []
+
+    def takes_all(out: int, _descriptor: int, _position: int, size: int) -> int:
+        readable, _, _ = select.select([small.peer], [], [], 0)
+        sent.append((out, bool(readable)))
+        return size
+
+    monkeypatch.setattr(os, "sendfile", takes_all)
+    waiting.send(file)
+    await asyncio.sleep(0)
+    assert waiting.outbox.unsent_bytes > 0
+    sent.clear()
+    small.outbox.put(bytearray(HEADERS), [])
+    for sender in (new, small) if is_put_last else (small, new):
+        if sender is new:
+            new.outbox.put(bytearray(), [(0, FileSlice(file, 0, len(CONTENT)))])
+        sender.outbox.schedule()
+    for _ in range(2 * len(CONTENT) // TURN_BYTES):
+        await asyncio.sleep(0)
+
+    assert sent[0] == (waiting.socket.fileno(), True)
+    assert new.socket.fileno() in [out for out, _ in sent]
     for sender in senders:
         sender.outbox.close()
         sender.peer.close()

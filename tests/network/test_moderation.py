@@ -22,7 +22,7 @@ from ottla.broker.network.moderation import (
     TASKS_PER_PROCESSOR_MIN,
     Moderation,
 )
-from ottla.broker.network.outbox import Outbox, TurnEnd
+from ottla.broker.network.outbox import SENDFILE_MIN, Outbox, TurnEnd
 from ottla.broker.processors import LinuxProcessors
 from ottla.testing.embedded import Broker
 from tests.replication.test_when_disks_fail import connect
@@ -179,6 +179,7 @@ class Answer:
         self._did = did
         self._turn_end = turn_end
         self._of_a_file = of_a_file
+        self.unsent_bytes = SENDFILE_MIN if of_a_file else 100
 
     def flush(self) -> None:
         self._did.append("answer")
