@@ -12,6 +12,7 @@ from ottla.broker.controller.partitions import create_partitions
 from ottla.broker.controller.topics import create_topics, delete_topics
 from ottla.broker.metadata.image import (
     DIRECTORY_UNASSIGNED,
+    TOPIC_RESOURCE,
     MetadataImage,
     TopicImage,
     is_reserved_id,
@@ -294,6 +295,22 @@ def test_topics_are_deleted_by_name_and_by_id() -> None:
         (None, 42),
     ]
     assert response.responses[4].error_message == "Duplicate topic name."
+
+
+def test_the_settings_of_a_topic_are_removed_before_it() -> None:
+    """Apache Kafka gives them to the next topic of that name otherwise, at its next start."""
+    settings = [Setting("retention.ms", "5"), Setting("cleanup.policy", "delete")]
+    records, _ = create(Topic("orders", 1, 1, configs=settings), image=with_topic("others"))
+    image = applied(records, with_topic("others"))
+
+    records, _ = delete_topics(image, DeleteTopicsRequest(topic_names=["orders"]), version=1)
+
+    assert records == [
+        ConfigRecord(TOPIC_RESOURCE, "orders", "retention.ms", None),
+        ConfigRecord(TOPIC_RESOURCE, "orders", "cleanup.policy", None),
+        RemoveTopicRecord(image.topics.by_name["orders"].topic_id),
+    ]
+    assert applied(records, image).configs.by_resource == {}
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from tests.differences.areas import AREAS
 from tests.differences.batches import next_offset
 from tests.differences.comparing import Difference, differing, normal
 from tests.differences.known import KNOWN, Accepted
-from tests.differences.known_carried import CARRIED
+from tests.differences.known_carried import CARRIED, come_back, deleted_settings
 from tests.differences.peer import Peer
 from tests.differences.playing import is_heard, may_wait
 from tests.differences.requests import OWN, Body, HangUp, Request, Sequence
@@ -249,7 +249,9 @@ def round_trip(
             peers.append(_started(opening))
             peers[-1].begin(PREFIX, time.time_ns() // 1_000_000)
         kafka, ottla = peers
-        both = Both(kafka, ottla, Accepted(KNOWN + CARRIED))
+        deleted = deleted_settings(filled.data / "__cluster_metadata-0")
+        renamed = {name.replace(PREFIX, OWN): keys for name, keys in deleted.items()}
+        both = Both(kafka, ottla, Accepted((*KNOWN, *CARRIED, come_back(renamed))))
         progress.update(task, description="both are asked")
         compare(both)
         return both

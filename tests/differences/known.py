@@ -17,7 +17,7 @@ from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.wire import ZERO_UUID
 from tests.differences.comparing import differing
-from tests.differences.requests import Request
+from tests.differences.requests import ProducerId, Request
 
 Tree = Any
 
@@ -291,11 +291,13 @@ def _behind_a_refused_batch(request: Request, kafka: Tree, ottla: Tree) -> None:
             theirs |= ours
 
 
-def _nameless_transaction(request: Request, kafka: Tree, ottla: Tree) -> None:
-    if request.body["transactional_id"]:
+def _another_s_transaction(request: Request, kafka: Tree, ottla: Tree) -> None:
+    name, producer = request.body["transactional_id"], request.body.get("producer_id")
+    if producer == ProducerId(name):
         return
+    refusal = ErrorCode.INVALID_PRODUCER_ID_MAPPING if name else ErrorCode.INVALID_REQUEST
     for theirs, ours in zip(kafka["topics"], ottla["topics"], strict=False):
-        if theirs["error_code"] != ours["error_code"] == ErrorCode.INVALID_REQUEST:
+        if theirs["error_code"] != ours["error_code"] == refusal:
             theirs |= ours
 
 
@@ -436,10 +438,11 @@ KNOWN: tuple[Known, ...] = (
         parts=True,
     ),
     Known(
-        "Offsets in a transaction without a name are refused; Kafka looks at their producer, and "
-        "takes them where it has committed some in this transaction by its name",
+        "Offsets in a transaction without a name, or by a name that is not the producer's, are "
+        "refused; Kafka looks at their producer, and takes them where it has committed some in "
+        "this transaction by its name",
         frozenset((ApiKey.TXN_OFFSET_COMMIT,)),
-        _nameless_transaction,
+        _another_s_transaction,
         parts=True,
     ),
     Known(

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
+from collections import defaultdict
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from ottla.protocol.api import ApiKey
-from tests.differences.known import Known, share_parts
+from tests.differences.known import TOPIC_SOURCE, Known, share_parts
 from tests.differences.known_upgrades import YET_TO_REBALANCE, yet_to_rebalance
 from tests.differences.requests import Request
+from tests.differences.settings import TOPIC
 
 Tree = Any
 DAY_MS = 86_400_000
@@ -39,6 +47,49 @@ def _altered(request: Request, kafka: Tree, ottla: Tree) -> None:
     for theirs, ours in zip(share_parts(kafka), share_parts(ottla), strict=False):
         if theirs["leader_epoch"] == -1 < ours["leader_epoch"]:
             theirs["leader_epoch"] = ours["leader_epoch"]
+
+
+def deleted_settings(metadata: Path) -> dict[str, set[str]]:
+    """What was set for topics when they were deleted, by their names, in a metadata log."""
+    ottla = Path(sys.executable).with_name("ottla")
+    logs = sorted(map(str, metadata.glob("*.log")))
+    dump = [str(ottla), "log", "dump", "--deep", "--json", *logs]
+    lines = subprocess.run(dump, check=True, capture_output=True, text=True).stdout.splitlines()
+    names: dict[str, str] = {}
+    own: defaultdict[str, set[str]] = defaultdict(set)
+    deleted: defaultdict[str, set[str]] = defaultdict(set)
+    for record in map(json.loads, lines):
+        data = record.get("data", {})
+        match record.get("type"):
+            case "TopicRecord":
+                names[data["topic_id"]] = data["name"]
+            case "ConfigRecord" if data["resource_type"] == TOPIC:
+                keys = own[data["resource_name"]]
+                (keys.discard if data["value"] is None else keys.add)(data["name"])
+            case "RemoveTopicRecord":
+                name = names[data["topic_id"]]
+                deleted[name] |= own.pop(name, set())
+    return dict(deleted)
+
+
+def come_back(deleted: Mapping[str, set[str]]) -> Known:
+    """`deleted` has the names as answers are compared by them."""
+    return Known(
+        "What was set for a topic that was deleted is set again in Kafka with its start, for one "
+        "of that name which was made since",
+        frozenset((ApiKey.DESCRIBE_CONFIGS,)),
+        partial(_set_again, deleted),
+    )
+
+
+def _set_again(deleted: Mapping[str, set[str]], request: Request, kafka: Tree, ottla: Tree) -> None:
+    for theirs, ours in zip(kafka["results"], ottla["results"], strict=False):
+        if theirs["resource_type"] != TOPIC:
+            continue
+        own = {one["name"] for one in ours["configs"] if one["config_source"] == TOPIC_SOURCE}
+        keys = deleted.get(theirs["resource_name"], set()) - own
+        for answer in (theirs, ours):
+            answer["configs"] = [one for one in answer["configs"] if one["name"] not in keys]
 
 
 def _is_old(timestamp: Any) -> bool:

@@ -12,10 +12,11 @@ from ottla.protocol.errors import ErrorCode
 from tests.differences.batches import Batch, Record, encoded
 from tests.differences.comparing import Difference, Tree, differing, normal
 from tests.differences.known import KNOWN, Accepted, PartedError
+from tests.differences.known_carried import come_back
 from tests.differences.known_shares import SHARES
 from tests.differences.known_upgrades import MEMBERS, UPGRADES
 from tests.differences.meanings import Meanings
-from tests.differences.requests import Acknowledged, Request
+from tests.differences.requests import Acknowledged, ProducerId, Request
 
 PREFIX, BEGAN_MS, PORT = "d000001x", 1_700_000_000_000, 9_092
 
@@ -285,6 +286,38 @@ def test_nothing_is_compared_where_the_brokers_ways_have_parted() -> None:
     with pytest.raises(PartedError):
         accepted.same(described, settled, about_to)
     assert not accepted.same(described, about_to, settled)
+
+
+def test_a_transactional_id_that_is_not_the_producers_is_known() -> None:
+    accepted = Accepted(KNOWN)
+    taken, refused = (
+        {"topics": [{"name": "~a", "partition_index": 0, "error_code": code}]}
+        for code in (0, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    )
+
+    def commit(producer: ProducerId) -> Request:
+        body = {"transactional_id": "~t", "producer_id": producer}
+        return Request(ApiKey.TXN_OFFSET_COMMIT, 5, body)
+
+    with pytest.raises(PartedError):
+        accepted.same(commit(ProducerId("~t", 1)), taken, refused)
+    assert not accepted.same(commit(ProducerId("~t", 1)), refused, taken)
+    assert not accepted.same(commit(ProducerId("~t")), taken, refused)
+
+
+def test_what_was_set_for_a_deleted_topic_may_be_set_again_in_kafka_alone() -> None:
+    def described(source: int, value: str) -> Tree:
+        config = {"name": "retention.ms", "config_source": source, "value": value}
+        return {"results": [{"resource_type": 2, "resource_name": "~a", "configs": [config]}]}
+
+    request = Request(ApiKey.DESCRIBE_CONFIGS, 4, {})
+    deleted, other = (Accepted((come_back({name: {"retention.ms"}}),)) for name in ("~a", "~b"))
+    was_set, default = described(1, "5"), described(5, "604800000")
+
+    assert deleted.same(request, was_set, default)
+    assert not deleted.same(request, default, was_set)
+    assert not deleted.same(request, was_set, described(1, "6"))
+    assert not other.same(request, was_set, default)
 
 
 def test_an_answer_and_none_are_never_the_same() -> None:

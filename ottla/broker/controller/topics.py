@@ -8,7 +8,7 @@ the topic, its settings, then its partitions.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ottla.broker.controller.mutation_quotas import Charge, nobody_pays
 from ottla.broker.controller.names import TakenNames, new_id, topic_name_fault
@@ -151,8 +151,17 @@ def delete_topics(
         except KafkaError as error:
             result.error_code, result.error_message = int(error.code), error.message
         else:
-            records.append(RemoveTopicRecord(topic_id))
+            records += _removal(image, topic_id)
     return records, response
+
+
+def _removal(image: MetadataImage, topic_id: bytes) -> Iterator[Message]:
+    """With its settings, which the topic's own record removes for us, but not always for Kafka: it
+    gives those back, when it reads all this at a start, to one of the same name that came later."""
+    name = image.topics.by_id[topic_id].name
+    for key in image.configs.by_resource.get((TOPIC_RESOURCE, name), ()):
+        yield ConfigRecord(TOPIC_RESOURCE, name, key, None)
+    yield RemoveTopicRecord(topic_id)
 
 
 def _partition_count(request: CreateTopicsRequest, config: BrokerConfig) -> int:
