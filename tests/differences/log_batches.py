@@ -198,6 +198,8 @@ class Batches:
             return again, False
         if 0.75 <= drawn < 0.8:
             sequence, counts = max(-1, following + chance.one(1, 2, -1, -2, 10)), False
+            if sequence >= SEQUENCES:
+                sequence -= SEQUENCES
         elif 0.8 <= drawn < 0.86:
             epoch, sequence = min(INT16_MAX, epoch + 1), chance.one(0, 0, 0, following, 1)
         elif 0.86 <= drawn < 0.89:
