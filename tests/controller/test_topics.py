@@ -110,7 +110,8 @@ REFUSED = [
         Topic("x", 1, 3),
         38,
         "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be"
-        " reached because only 1 broker(s) are registered.",
+        " reached because only 1 broker(s) are registered or some brokers have all their log"
+        " directories cordoned.",
     ),
     (Topic("x", 1, 1, configs=[Setting("nope", "1")]), 40, "Unknown topic config name: nope"),
     (Topic("x", 1, 1, configs=[Setting("segment.bytes", "1")]), 40, "segment.bytes"),

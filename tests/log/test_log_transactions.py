@@ -404,6 +404,7 @@ def test_a_transaction_that_is_left_open_is_told_with_the_remedy(clean: bool) ->
     open_log(disk, clean=clean, events=events)
 
     told = [fields for _, name, fields in events.told if name == "transaction_left_open"]
+    assert ("info", "transaction_left_open") in [told[:2] for told in events.told]
     assert [(one["producer_id"], one["producer_epoch"], one["start_offset"]) for one in told] == [
         (7, 3, 1)
     ]

@@ -34,7 +34,8 @@ def place(
     if replication_factor > len(brokers):
         raise _refused(
             f"The target replication factor of {replication_factor} cannot be reached because only"
-            f" {len(brokers)} broker(s) are registered."
+            f" {len(brokers)} broker(s) are registered or some brokers have all their log"
+            " directories cordoned."
         )
     if len(brokers) == 1:
         return [[brokers[0].broker_id] for _ in range(partition_count)]

@@ -462,19 +462,22 @@ class _Opening:
         segment.transactions.replace(aborted)
 
     def _tell_open_transactions(self) -> None:
-        """Readers of committed data wait at an open transaction until somebody ends it."""
+        """Readers of committed data wait at an open transaction until somebody ends it.
+
+        That is its client or its coordinator, as a rule; nobody, where both have forgotten it.
+        """
         for start, producer_id in self._producers.open_transactions.items():
             topic, _, partition = self._directory.path.rpartition("/")[2].rpartition("-")
-            self._directory.events.warning(
+            self._directory.events.info(
                 "transaction_left_open",
                 path=self._directory.path,
                 producer_id=producer_id,
                 producer_epoch=self._producers.producers[producer_id].epoch,
                 start_offset=start,
                 last_timestamp=self._producers.producers[producer_id].last_timestamp,
-                remedy="if its producer does not come back: kafka-transactions.sh"
-                f" --bootstrap-server ... abort --topic {topic} --partition {partition}"
-                f" --start-offset {start}",
+                remedy="none as a rule: its coordinator aborts it at its transaction.timeout.ms; if"
+                " it is still open then: kafka-transactions.sh --bootstrap-server ... abort"
+                f" --topic {topic} --partition {partition} --start-offset {start}",
             )
 
     def _start_over(self, segments: Segments, end_offset: int, log_start_offset: int) -> None:
