@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from ottla.broker.network.connection import (
     FRAME_SECONDS,
     HELD_BYTES_MAX,
     PARTITION_ANSWER_BYTES,
+    TURN_SECONDS,
 )
 from ottla.protocol.api import ApiKey
 from ottla.protocol.frame import encode_request
@@ -167,3 +169,34 @@ async def until(waiting: list[Pending], count: int) -> None:
     async with asyncio.timeout(5):
         while len(waiting) < count:
             await asyncio.sleep(0)
+
+
+async def test_who_asks_for_no_answers_holds_up_nobody() -> None:
+    many = 400
+    acks: list[int] = []
+
+    def produce(session: Any, request: ProduceRequest, version: int) -> Any:
+        acks.append(request.acks)
+        ends_s = perf_counter() + TURN_SECONDS / 4
+        while perf_counter() < ends_s:
+            pass
+        return ProduceResponse() if request.acks else NO_ANSWER
+
+    async with serving({ApiKey.PRODUCE: produce}) as served:
+        greedy, waiting = await served.connect(), await served.connect()
+        # What is large leaves room for all that is small behind it.
+        greedy.send(ProduceRequest("x" * 32_000, acks=0), 7)
+        for number in range(1, many):
+            greedy.send(ProduceRequest(acks=0), 7, number)
+        for number in range(8):
+            before = len(acks)
+            waiting.send(ProduceRequest(acks=1), 7, number)
+            assert await waiting.correlation_id() == number
+            assert len(acks) - before < many // 8
+
+        greedy.send(ProduceRequest(acks=1), 7, many)
+        assert await greedy.correlation_id() == many
+        assert acks.count(0) == many
+        for raw in (greedy, waiting):
+            raw.close()
+        assert served.fatal == []

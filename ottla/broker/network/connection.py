@@ -42,6 +42,9 @@ UNANSWERED_MAX = 512
 HELD_BYTES_MAX = 8 * 1024 * 1024
 """Records of one connection that wait for a worker (a few batches keep the workers busy), and
 answers that wait for those before them."""
+TURN_SECONDS = 0.001
+"""No further request of one connection begins in a turn of the loop so long after its first: what
+asks for no answers comes by the thousand at once, and everybody else waits for it."""
 PARTITION_ANSWER_BYTES = 400
 """What one partition of a Produce answer takes that waits, as measured with unknown ones."""
 FRAME_SECONDS = 30.0
@@ -376,9 +379,10 @@ class Connection(asyncio.BufferedProtocol):
         return self._outbox.unsent_bytes if self._outbox is not None else 0
 
     def _serve(self) -> None:
-        """Serves every whole frame that is there, then sends what is ready."""
+        """Serves the whole frames that are there, for a while, then sends what is ready."""
         frames, outbox = self._frames, self._outbox
         assert outbox is not None
+        first_s = 0.0
         try:
             while frames.buffered and not self._paused:
                 frame = frames.next_frame()
@@ -386,6 +390,7 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 self._frame_started_s = 0.0  # what is left in the buffer is another one
                 now_s = perf_counter()
+                first_s = first_s or now_s
                 if not (self._beginnings and self._serve_by_form(frame, now_s)):
                     header = parse_request_header(frame)
                     if self._line and self._must_wait(header[0]):
@@ -399,7 +404,8 @@ class Connection(asyncio.BufferedProtocol):
                     else:
                         self._request(frame, header, now_s)
                 if (
-                    len(self._line) >= UNANSWERED_MAX
+                    now_s - first_s > TURN_SECONDS
+                    or len(self._line) >= UNANSWERED_MAX
                     or outbox.unsent_bytes > UNSENT_BYTES_MAX
                     or self._line_bytes > HELD_BYTES_MAX
                 ):
