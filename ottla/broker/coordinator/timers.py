@@ -7,7 +7,7 @@ before costs no more than a dictionary entry; the queue finds out when the earli
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -54,10 +54,14 @@ class Timers(Generic[K]):
         """When to look next; nothing is due before, though nothing need be due then."""
         return self._heap[0][0] if self._heap else None
 
-    def take_due(self, now_ms: int) -> list[K]:
-        """The keys whose deadlines have come, in their order; they have none afterwards."""
-        due: list[K] = []
-        while self._heap and self._heap[0][0] <= now_ms:
+    def take_due(self, now_ms: int) -> Iterator[K]:
+        """The keys whose deadlines have come, in their order; each has none from when it is given.
+
+        What is done about one counts for those behind it: who is set to a later deadline, or
+        cancelled, is not given. Nor is one that is set meanwhile: that is for the next time.
+        """
+        last = self._count
+        while self._heap and self._heap[0][0] <= now_ms and self._heap[0][1] <= last:
             entry = heapq.heappop(self._heap)
             key = entry[2]
             if self._queued.get(key) is not entry:
@@ -70,8 +74,7 @@ class Timers(Generic[K]):
                 self._queue(key, deadline_ms)
             else:
                 del self._deadlines[key]
-                due.append(key)
-        return due
+                yield key
 
     def _queue(self, key: K, deadline_ms: int) -> None:
         self._count += 1
