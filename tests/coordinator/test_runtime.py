@@ -554,6 +554,27 @@ async def test_what_cannot_be_written_anew_stays(house: House) -> None:
     assert _led(house).log.log_start_offset == 0
 
 
+async def test_what_a_shard_that_is_gone_has_asked_for_is_nobodys(house: House) -> None:
+    """Of a shard whose append is refused: its successor knows nothing of the member."""
+    house.disk.inject("pwrite", errno.ENOSPC, path=".log")
+    beat = ConsumerGroupHeartbeatRequest(
+        GROUP,
+        "m" * 22,
+        0,
+        rebalance_timeout_ms=30_000,
+        subscribed_topic_regex="t.*",
+        topic_partitions=[],
+    )
+    assert (await ask(house, beat, 1)).error_code == ErrorCode.NOT_COORDINATOR
+    while any("work" in task.get_name() for task in asyncio.all_tasks()):
+        await asyncio.sleep(0)
+
+    _, shard = house.rooms.groups.runner(GROUP)
+    await _committed(house)
+    assert not shard.groups
+    assert _led(house).log.log_end_offset == 0
+
+
 async def test_nothing_is_written_anew_while_a_transaction_has_offsets(house: House) -> None:
     other = next(
         f"g{number}" for number in range(99) if _led(house, f"g{number}") is not _led(house)

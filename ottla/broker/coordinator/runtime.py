@@ -144,7 +144,7 @@ class Runner(Generic[S]):
 
     def perform(self, outcome: Outcome) -> None:
         """Does what a command of the shard asks for."""
-        coordinator = self._coordinator
+        coordinator, shard = self._coordinator, self.shard
         if outcome.records or outcome.marker is not None:
             try:
                 self._gather(outcome)
@@ -167,7 +167,7 @@ class Runner(Generic[S]):
         for answer in outcome.answers_now:
             answer.leave()
         for work in outcome.work:
-            coordinator.spawn(self._work(work), f"work-{self.partition.index}")
+            coordinator.spawn(self._work(work, shard), f"work-{self.partition.index}")
         self._arm()
 
     @property
@@ -261,8 +261,8 @@ class Runner(Generic[S]):
             if not self.closed:
                 self._loaded(shard, loader)
 
-    async def _work(self, work: Work) -> None:
-        shard = self.shard
+    async def _work(self, work: Work, shard: S | None) -> None:
+        """`shard` is the one that has asked for it."""
         result = await self._coordinator.loop.run_in_executor(self._coordinator.workers, work.run)
         # Another shard has not asked for it, and asks itself when it needs it.
         if self.shard is shard and shard is not None:
