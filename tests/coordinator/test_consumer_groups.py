@@ -29,8 +29,9 @@ from ottla.protocol.messages.consumer_group import (
     ConsumerGroupHeartbeatResponse,
 )
 from ottla.protocol.messages.features import UpdateFeaturesRequest
+from ottla.protocol.messages.transactions import TxnOffsetCommitRequest
 from tests.coordinator.asking import ask
-from tests.coordinator.shards import Lone
+from tests.coordinator.shards import Lone, Named
 from tests.handlers.rooms import House
 
 AT_ONCE = GroupSettings(consumer=ModernSettings(Intervals(45_000, 5_000, 0)))
@@ -642,3 +643,30 @@ def _ask(pair: Pair, request: Any, version: int) -> Any:
     pair.lone.send("B", request, version)
     ((_, answer),) = pair.lone.answers()
     return answer
+
+
+def test_a_transaction_commits_what_its_member_has_had_since_before_its_newest_epoch() -> None:
+    """KIP-1251, as OffsetCommit; seen on Apache Kafka 4.3.1."""
+    pair = Pair()
+    pair.lone.put_topic("u", 1)
+    first = pair.ask(joining()).member_epoch
+    newest = pair.beat("A", first, subscribed_topic_names=["t", "u"]).member_epoch
+    assert newest > first
+
+    def code(generation: int, *topics: str, member: str = "A") -> int:
+        part = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(0, 5)
+        asked = [TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(one, [part]) for one in topics]
+        request = TxnOffsetCommitRequest("x", "g", 7, 0, generation, member, topics=asked)
+        shard, now = pair.lone.shard, pair.lone.now
+        (answer,) = shard.commit_in_transaction(request, Named("x", [], 5), now).answers
+        (found,) = {one.error_code for topic in answer.response.topics for one in topic.partitions}
+        assert isinstance(found, int)
+        return found
+
+    assert code(newest, "t", "u") == 0
+    assert code(first, "t") == 0
+    assert code(first, "t", "u") == ErrorCode.ILLEGAL_GENERATION
+    assert code(first - 1, "t") == ErrorCode.ILLEGAL_GENERATION
+    assert code(newest + 1, "t") == ErrorCode.ILLEGAL_GENERATION
+    assert code(-1, "t", member="") == 0
+    assert code(-2, "t", member="") == ErrorCode.UNKNOWN_MEMBER_ID

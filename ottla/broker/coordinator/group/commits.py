@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ottla.broker.coordinator.group.classic import ClassicGroup
-from ottla.broker.coordinator.group.consumer import ConsumerGroup
+from ottla.broker.coordinator.group.consumer import ConsumerGroup, ConsumerMember
 from ottla.broker.coordinator.group.joining import Caller
 from ottla.broker.coordinator.group.kinds import Group
 from ottla.broker.coordinator.group.offsets import CommittedOffset, Topics
@@ -22,6 +24,7 @@ from ottla.protocol.messages.groups import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
 )
+from ottla.protocol.messages.transactions import TxnOffsetCommitRequest
 from ottla.protocol.wire import ZERO_UUID
 
 DEFAULT_RETENTION_MS = -1
@@ -32,6 +35,7 @@ MEMBER_EPOCH_SINCE_VERSION = 9
 TOO_LARGE = int(ErrorCode.OFFSET_METADATA_TOO_LARGE)
 
 CommitTopic = OffsetCommitRequest.OffsetCommitRequestTopic
+TransactionTopic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
 CommittedTopic = OffsetCommitResponse.OffsetCommitResponseTopic
 CommittedPartition = OffsetCommitResponse.OffsetCommitResponsePartition
 
@@ -236,8 +240,6 @@ def _check_classic_commit(
 def _check_consumer_commit(
     turn: Turn, group: ConsumerGroup, request: OffsetCommitRequest, version: int
 ) -> ErrorCode:
-    """A member that has missed its newest epoch may commit what it has had since before
-    (KIP-1251): all of the asked partitions, or it commits none."""
     epoch = request.generation_id_or_member_epoch
     if epoch < 0 and group.is_empty:
         return ErrorCode.NONE
@@ -246,19 +248,30 @@ def _check_consumer_commit(
         return ErrorCode.UNKNOWN_MEMBER_ID
     if member.classic is None and version < MEMBER_EPOCH_SINCE_VERSION:
         return ErrorCode.UNSUPPORTED_VERSION
-    if epoch == member.epoch:
+    if may_commit(turn, member, epoch, request.topics):
         return ErrorCode.NONE
-    stale = ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
-    if epoch > member.epoch:
-        return stale
-    for topic in request.topics:
-        topic_id = topic.topic_id
+    is_modern = member.classic is None
+    return ErrorCode.STALE_MEMBER_EPOCH if is_modern else ErrorCode.ILLEGAL_GENERATION
+
+
+def may_commit(
+    turn: Turn,
+    member: ConsumerMember,
+    epoch: int,
+    topics: Iterable[CommitTopic | TransactionTopic],
+) -> bool:
+    """A member that has missed its newest epoch may commit what it has had since before
+    (KIP-1251): all of the asked partitions, or it commits none."""
+    if epoch >= member.epoch:
+        return epoch == member.epoch
+    for topic in topics:
+        topic_id = topic.topic_id if isinstance(topic, CommitTopic) else ZERO_UUID
         if topic_id == ZERO_UUID:
             topic_id = turn.shard.topic_id_of(topic.name) or ZERO_UUID
         epochs = {**member.revoking.get(topic_id, {}), **member.assigned.get(topic_id, {})}
         if any(epoch < epochs.get(one.partition_index, epoch + 1) for one in topic.partitions):
-            return stale
-    return ErrorCode.NONE
+            return False
+    return True
 
 
 def _tell_reset(turn: Turn, place: tuple[str, str, int], offset: int, *, had_members: bool) -> None:

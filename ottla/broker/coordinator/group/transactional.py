@@ -8,6 +8,7 @@ transaction has been seen to by the caller.
 from __future__ import annotations
 
 from ottla.broker.coordinator.group.classic import ClassicGroup
+from ottla.broker.coordinator.group.commits import may_commit
 from ottla.broker.coordinator.group.consumer import ConsumerGroup
 from ottla.broker.coordinator.group.states import State
 from ottla.broker.coordinator.group.turn import Turn
@@ -79,13 +80,16 @@ def _check(turn: Turn, request: TxnOffsetCommitRequest) -> ErrorCode:
                 return ErrorCode.NONE
             return _check_classic(turn, group, request)
         case ConsumerGroup():
-            if generation < 0 and (group.is_empty or names_nobody):
+            if generation < 0 and group.is_empty:
+                return ErrorCode.NONE
+            if generation == NO_GENERATION and names_nobody:
                 return ErrorCode.NONE
             member = group.members.get(request.member_id)
             if member is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
-            is_current = generation == member.epoch
-            return ErrorCode.NONE if is_current else ErrorCode.ILLEGAL_GENERATION
+            if may_commit(turn, member, generation, request.topics):
+                return ErrorCode.NONE
+            return ErrorCode.ILLEGAL_GENERATION
         case _:  # of a kind whose members commit no offsets
             return ErrorCode.GROUP_ID_NOT_FOUND
 
