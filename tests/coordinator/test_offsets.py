@@ -8,10 +8,12 @@ from ottla.broker.coordinator.group.classic import ClassicGroup
 from ottla.broker.coordinator.group.offsets import Offsets
 from ottla.broker.coordinator.group.settings import GroupSettings
 from ottla.broker.coordinator.outcome import CoordinatorRecord
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import groups
 from ottla.protocol.messages.coordinator_records import OffsetCommitKey, OffsetCommitValue
+from ottla.protocol.messages.transactions import TxnOffsetCommitRequest
 from tests.coordinator.scenario import Script
-from tests.coordinator.shards import TOPIC_ID, Lone
+from tests.coordinator.shards import TOPIC_ID, Lone, Named
 
 RETENTION_MS = 60_000
 LONG_MS = 20 * RETENTION_MS
@@ -208,6 +210,58 @@ def test_offsets_go_with_their_topic_and_do_not_come_back_with_its_name() -> Non
     lone.expire_offsets()
 
     assert _committed(lone) is None
+
+
+def _commit_in_transaction(lone: Lone, offset: int, *, ends: bool) -> int:
+    part = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(0, offset)
+    topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic("t", [part])
+    request = TxnOffsetCommitRequest("x", "g", 9, 0, topics=[topic])
+    outcome = lone.shard.commit_in_transaction(request, Named("x", [], 5), lone.now)
+    lone.records += outcome.records
+    if ends:
+        lone.shard.end_transaction(9, is_commit=True)
+    (answer,) = outcome.answers
+    code: int = answer.response.topics[0].partitions[0].error_code
+    return code
+
+
+def test_what_a_transaction_committed_goes_with_a_topic_that_went_while_nobody_looked() -> None:
+    """It has no topic id to tell by, as Kafka's has none."""
+    lone = _lone()
+    assert _commit_in_transaction(lone, 5, ends=True) == 0
+    lone.crash()
+    assert _committed(lone) == 5
+
+    lone.topics.remove("t")
+    lone.crash()  # the tombstones were lost with the process
+    lone.put_topic("t", 8, bytes(16 * [7]))
+    assert _committed(lone) is None
+    lone.crash()
+    assert _committed(lone) is None
+
+
+def test_a_transaction_commits_nothing_for_a_topic_that_has_just_gone() -> None:
+    lone = _lone()
+    lone.delete_topic("t")
+    assert _commit_in_transaction(lone, 5, ends=True) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    lone.put_topic("t", 8, bytes(16 * [7]))
+    assert _committed(lone) is None
+
+
+def test_a_topic_takes_its_offsets_along_in_every_group_that_has_some() -> None:
+    offsets = Offsets()
+    for key in (("a", "t", 0), ("a", "t", 3), ("a", "u", 0), ("b", "u", 1), ("c", "t", 2)):
+        offsets.commit(key, _value(1))
+    offsets.commit(("a", "t", 3), _value(2), 9)
+    offsets.commit(("d", "t", 4), _value(2), 9)
+    offsets.commit(("d", "v", 4), _value(2), 9)
+
+    assert offsets.topics() == {"t", "u", "v"}
+    assert offsets.of_topics(["t", "w"]) == {("a", "t"): [0, 3], ("c", "t"): [2], ("d", "t"): [4]}
+    for key in (("a", "t", 0), ("a", "t", 3), ("a", "u", 0), ("c", "t", 2), ("d", "t", 4)):
+        offsets.remove(key)
+    assert offsets.topics() == {"u", "v"}
+    assert offsets.of_topics(["t", "u"]) == {("b", "u"): [1]}
 
 
 def test_an_offset_set_from_outside_is_told() -> None:

@@ -184,17 +184,11 @@ def expire_offsets(turn: Turn) -> None:
 def topics_deleted(turn: Turn, names: list[str]) -> None:
     """Forgets what was committed for these topics, in whatever group, and what a transaction that
     is not decided would commit: of a new topic of the same name that would not be true."""
-    offsets = turn.shard.offsets
-    for group_id in offsets.groups():
-        pending = offsets.pending_keys(group_id)
-        for name in names:
-            gone = dict.fromkeys(offsets.of_group(group_id).get(name, ()))
-            gone.update(dict.fromkeys(index for _, topic, index in pending if topic == name))
-            for index in gone:
-                turn.write(OffsetCommitKey(group_id, name, index), None)
-            if gone:
-                turn.count(Counted.OFFSET_DELETION, len(gone))
-                turn.tell("group_offsets_deleted", group_id, "the topic was deleted", topic=name)
+    for (group_id, name), partitions in turn.shard.offsets.of_topics(names).items():
+        for index in partitions:
+            turn.write(OffsetCommitKey(group_id, name, index), None)
+        turn.count(Counted.OFFSET_DELETION, len(partitions))
+        turn.tell("group_offsets_deleted", group_id, "the topic was deleted", topic=name)
 
 
 def _check_commit(

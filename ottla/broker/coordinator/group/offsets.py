@@ -53,10 +53,11 @@ _NOTHING: Topics = {}
 class Offsets:
     """All of one shard. Empty groups and topics are not kept."""
 
-    __slots__ = ("_by_group", "_open", "_pending", "_sequence")
+    __slots__ = ("_by_group", "_groups_of", "_open", "_pending", "_sequence")
 
     def __init__(self) -> None:
         self._by_group: dict[str, Topics] = {}
+        self._groups_of: dict[str, dict[str, None]] = {}  # by topic
         self._pending: dict[int, dict[Key, CommittedOffset]] = {}
         self._open: dict[str, dict[int, None]] = {}
         self._sequence = 0
@@ -102,6 +103,9 @@ class Offsets:
         if partitions is not None and partitions.pop(partition, None) is not None:
             if not partitions:
                 del topics[topic]
+                del self._groups_of[topic][group_id]
+                if not self._groups_of[topic]:
+                    del self._groups_of[topic]
             if not topics:
                 del self._by_group[group_id]
         for producer_id in self._open.get(group_id, ()):
@@ -156,6 +160,27 @@ class Offsets:
             if key[0] == group_id
         ]
 
+    def topics(self) -> set[str]:
+        """All that have an offset, committed or pending."""
+        pending = (topic for one in self._pending.values() for _, topic, _ in one)
+        return {*self._groups_of, *pending}
+
+    def of_topics(self, names: list[str]) -> dict[tuple[str, str], list[int]]:
+        """(group, topic) -> partitions with an offset that is committed or pending."""
+        found: dict[tuple[str, str], dict[int, None]] = {}
+        for name in names:
+            for group_id in self._groups_of.get(name, ()):
+                found[group_id, name] = dict.fromkeys(self._by_group[group_id][name])
+        for pending in self._pending.values():
+            for group_id, topic, partition in pending:
+                if topic in names:
+                    found.setdefault((group_id, topic), {})[partition] = None
+        return {place: list(partitions) for place, partitions in found.items()}
+
     def _put(self, key: Key, committed: CommittedOffset) -> None:
         group_id, topic, partition = key
-        self._by_group.setdefault(group_id, {}).setdefault(topic, {})[partition] = committed
+        topics = self._by_group.setdefault(group_id, {})
+        if topic not in topics:
+            topics[topic] = {}
+            self._groups_of.setdefault(topic, {})[group_id] = None
+        topics[topic][partition] = committed

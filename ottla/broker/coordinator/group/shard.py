@@ -247,8 +247,12 @@ class GroupShard:
         return turn.outcome
 
     def loaded(self, now: Moment) -> Outcome:
-        """All records are replayed: sessions begin anew, and groups over their size rebalance."""
+        """All records are replayed: sessions begin anew, groups over their size rebalance, and what
+        was committed for topics that went meanwhile goes, too: a transaction's names no id."""
         turn = Turn(self, now)
+        commits.topics_deleted(
+            turn, sorted(name for name in self.offsets.topics() if self.topic_id_of(name) is None)
+        )
         # Whatever has come since the regular expressions were matched, nobody noticed here.
         self.new_topics_version = self.topics.version
         for group in self.groups.values():

@@ -20,6 +20,7 @@ from ottla.protocol.messages.transactions import TxnOffsetCommitRequest, TxnOffs
 NO_GENERATION = -1
 NO_EXPIRY = -1
 TOO_LARGE = int(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+UNKNOWN_TOPIC = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 Topic = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 Partition = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
@@ -36,7 +37,12 @@ def commit_offsets(turn: Turn, request: TxnOffsetCommitRequest) -> TxnOffsetComm
     for topic in request.topics:
         parts: list[Partition] = []
         response.topics.append(Topic(topic.name, parts))
+        # It may have gone since the request was looked at.
+        is_known = turn.shard.topic_id_of(topic.name) is not None
         for asked in topic.partitions:
+            if not is_known:
+                parts.append(Partition(asked.partition_index, UNKNOWN_TOPIC))
+                continue
             metadata = asked.committed_metadata or ""
             if len(metadata) > limit:
                 parts.append(Partition(asked.partition_index, TOO_LARGE))
