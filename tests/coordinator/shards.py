@@ -112,9 +112,9 @@ class Lone:
     def prune(self) -> None:
         """What the shell does when most records are out of date."""
         if len(self.records) >= 2 * self.shard.record_count + REDUNDANT_MIN:
-            outcome = self.shard.written_anew(self.now)
-            if outcome is not None:
-                self.records = outcome.records
+            anew = self.shard.written_anew(self.now, range(len(self.records)))
+            if anew is not None:
+                self.records = self.records[anew.begins_at :] + anew.outcome.records
 
     def crash(self) -> None:
         """What is not in the records is gone, and nobody is answered."""

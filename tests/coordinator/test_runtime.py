@@ -75,14 +75,14 @@ def _commit(offset: int, *, group: str = GROUP, partition: int = 0) -> groups.Of
     return groups.OffsetCommitRequest(group, topics=[topic])
 
 
-def _fetch(group: str = GROUP) -> groups.OffsetFetchRequest:
-    topic = groups.OffsetFetchRequest.OffsetFetchRequestTopics("t", partition_indexes=[0])
+def _fetch(group: str = GROUP, partition: int = 0) -> groups.OffsetFetchRequest:
+    topic = groups.OffsetFetchRequest.OffsetFetchRequestTopics("t", partition_indexes=[partition])
     one = groups.OffsetFetchRequest.OffsetFetchRequestGroup(group, topics=[topic])
     return groups.OffsetFetchRequest(groups=[one])
 
 
-async def _committed(house: House, group: str = GROUP) -> int:
-    answer = await ask(house, _fetch(group), 9)
+async def _committed(house: House, group: str = GROUP, partition: int = 0) -> int:
+    answer = await ask(house, _fetch(group, partition), 9)
     (part,) = answer.groups[0].topics[0].partitions
     offset: int = part.committed_offset
     return offset
@@ -575,23 +575,20 @@ async def test_what_a_shard_that_is_gone_has_asked_for_is_nobodys(house: House) 
     assert _led(house).log.log_end_offset == 0
 
 
-async def test_nothing_is_written_anew_while_a_transaction_has_offsets(house: House) -> None:
+async def test_nothing_is_written_anew_while_the_first_transaction_has_offsets(
+    house: House,
+) -> None:
     other = next(
         f"g{number}" for number in range(99) if _led(house, f"g{number}") is not _led(house)
     )
     for number in range(30):
         await ask(house, _commit(number), 9)
         await ask(house, _commit(number, group=other), 9)
-    runner, shard = house.rooms.groups.runner(GROUP)
-    part = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(0, 77)
-    topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic("t", [part])
-    request = TxnOffsetCommitRequest("x", GROUP, 5, 0, topics=[topic])
-    runner.perform(shard.commit_in_transaction(request, _Nobody(), runner.now()))
-    log = runner.partition.log
+    _commit_in_transaction(house, 5, offset=77, partition=0)
+    log = _led(house).log
     for decided in (False, True):
         if decided:
-            marker = EndMarker(5, 0, committed=True, coordinator_epoch=0)
-            runner.perform(shard.decide_transaction(marker, _Nobody(), runner.now()))
+            _decide(house, 5)
         list(prune(house.rooms.groups, REDUNDANT_MIN))
         await _committed(house)
         await _committed(house, other)
@@ -600,6 +597,68 @@ async def test_nothing_is_written_anew_while_a_transaction_has_offsets(house: Ho
         assert _led(house, other).log.log_start_offset > 0, "it is held up by nobody"
     async with house.restarted() as again:
         assert await _committed(again) == 77
+
+
+async def test_a_log_is_kept_short_while_one_transaction_follows_the_other(house: House) -> None:
+    for number in range(30):
+        await ask(house, _commit(number), 9)
+    log = _led(house).log
+    _commit_in_transaction(house, 5, offset=70, partition=0)
+    await _committed(house)
+    begun_at = log.log_end_offset
+    list(prune(house.rooms.groups, REDUNDANT_MIN))
+    await _committed(house)
+    assert log.log_start_offset == 0
+
+    _commit_in_transaction(house, 6, offset=80, partition=1)
+    _decide(house, 5)
+    list(prune(house.rooms.groups, REDUNDANT_MIN))
+    await _committed(house)
+    assert log.log_start_offset == begun_at, "what is pending now begins there"
+
+    _commit_in_transaction(house, 5, offset=71, partition=0)
+    assert await _committed(house) == 70
+    async with house.restarted() as again:
+        assert await _committed(again) == 70
+        for producer_id in (5, 6):
+            _decide(again, producer_id)
+        assert await _committed(again) == 71
+        assert await _committed(again, partition=1) == 80
+        list(prune(again.rooms.groups, 1))
+        await _committed(again)
+        log = _led(again).log
+        assert log.log_end_offset - log.log_start_offset == 2
+
+
+async def test_what_a_transaction_will_go_over_is_not_moved_behind_it(house: House) -> None:
+    for number in range(30):
+        await ask(house, _commit(number), 9)
+    log = _led(house).log
+    _commit_in_transaction(house, 6, offset=80, partition=1)
+    list(prune(house.rooms.groups, REDUNDANT_MIN))
+    _commit_in_transaction(house, 5, offset=70, partition=0)  # over 29, which stands before it
+    _decide(house, 6)
+    list(prune(house.rooms.groups, REDUNDANT_MIN))
+    await _committed(house)
+
+    assert log.log_start_offset == 0
+    async with house.restarted() as again:
+        _decide(again, 5)
+        assert await _committed(again) == 70
+
+
+def _commit_in_transaction(house: House, producer_id: int, *, offset: int, partition: int) -> None:
+    part = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(partition, offset)
+    topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic("t", [part])
+    request = TxnOffsetCommitRequest("x", GROUP, producer_id, 0, topics=[topic])
+    runner, shard = house.rooms.groups.runner(GROUP)
+    runner.perform(shard.commit_in_transaction(request, _Nobody(), runner.now()))
+
+
+def _decide(house: House, producer_id: int) -> None:
+    marker = EndMarker(producer_id, 0, committed=True, coordinator_epoch=0)
+    runner, shard = house.rooms.groups.runner(GROUP)
+    runner.perform(shard.decide_transaction(marker, _Nobody(), runner.now()))
 
 
 class _Nobody:

@@ -116,7 +116,7 @@ class Lone:
         return self._done(lambda reply: self.shard.summarize(key, reply, self.now))
 
     def write_anew(self) -> None:
-        self.records += self.shard.written_anew(self.now).records
+        self.records += self.shard.written_anew(self.now, range(0)).outcome.records
 
     def snapshot_cold(self, interval_ms: int) -> list[tuple[Any, ...]]:
         """(partition, snapshot epoch, created, written) of each snapshot."""

@@ -130,3 +130,10 @@ class Outcome:
         self.counted: dict[Counted, int] = {}
         self.work: list[Work] = []
         self.due: list[Callable[[], None]] = []
+
+
+class Anew(NamedTuple):
+    """Records that stand, once they are written, for all that is before a place in the log."""
+
+    outcome: Outcome
+    begins_at: int

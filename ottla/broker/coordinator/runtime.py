@@ -29,6 +29,7 @@ from ottla.broker.coordinator.gathering import Fence, Gathered
 from ottla.broker.coordinator.history import History
 from ottla.broker.coordinator.loading import Loader, LoadFailed
 from ottla.broker.coordinator.outcome import (
+    Anew,
     Answer,
     CoordinatorRecord,
     Counted,
@@ -68,7 +69,8 @@ class Shard(Protocol):
     @property
     def record_count(self) -> int: ...
 
-    def written_anew(self, now: Moment) -> Outcome | None: ...
+    def written_anew(self, now: Moment, log: range) -> Anew | None:
+        """What stands for some or all of the offsets of `log`; None if nothing does now."""
 
 
 S = TypeVar("S", bound=Shard)

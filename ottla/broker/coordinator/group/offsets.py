@@ -42,6 +42,16 @@ class CommittedOffset(NamedTuple):
         return self.topic_id not in (ZERO_UUID, topic_id)
 
 
+class Cut(NamedTuple):
+    """A place in the log behind all that was committed up to some sequence."""
+
+    log_offset: int
+    sequence: int
+
+
+CUTS_MAX = 64
+"""Places remembered while transactions are open; of more every second one is forgotten."""
+
 Partitions = dict[int, CommittedOffset]
 Topics = dict[str, Partitions]
 Key = tuple[str, str, int]
@@ -53,7 +63,7 @@ _NOTHING: Topics = {}
 class Offsets:
     """All of one shard. Empty groups and topics are not kept."""
 
-    __slots__ = ("_by_group", "_groups_of", "_open", "_pending", "_sequence")
+    __slots__ = ("_by_group", "_ends", "_groups_of", "_open", "_pending", "_sequence")
 
     def __init__(self) -> None:
         self._by_group: dict[str, Topics] = {}
@@ -61,6 +71,7 @@ class Offsets:
         self._pending: dict[int, dict[Key, CommittedOffset]] = {}
         self._open: dict[str, dict[int, None]] = {}
         self._sequence = 0
+        self._ends: list[Cut] = []
 
     def __len__(self) -> int:
         """Of those that are committed."""
@@ -143,10 +154,44 @@ class Offsets:
         """Whether a transaction that is not decided has committed an offset for it."""
         return any(key in self._pending[one] for one in self._open.get(key[0], ()))
 
-    @property
-    def are_decided(self) -> bool:
-        """Whether no transaction is open that has committed offsets."""
-        return not self._pending
+    def cut(self, log_end_offset: int) -> Cut | None:
+        """What may be written anew at the end of the log, and where the log may begin then. None if
+        nothing may: ask again later, for this place will do as soon as the transactions that are
+        open now are over.
+
+        What a transaction commits goes over what stands before it. So an offset for which one is
+        pending stays where it is, and so does the pending one; what was written since may not be
+        needed anew, and is not.
+        """
+        now = Cut(log_end_offset, self._sequence)
+        first = self._first_needed()
+        if first is None:
+            self._ends.clear()
+            return now
+        older = [end for end in self._ends if end.sequence < first]
+        if len(self._ends) >= CUTS_MAX:
+            del self._ends[1::2]
+        self._ends.append(now)
+        return older[-1] if older else None
+
+    def last_written(self, up_to: int) -> list[tuple[Key, CommittedOffset]]:
+        """The committed offsets up to a sequence."""
+        return [one for one in self if one[1].sequence <= up_to]
+
+    def rewrite(self, key: Key, committed: CommittedOffset) -> None:
+        """The same offset was written once more: it is the newest now."""
+        self._sequence += 1
+        self._put(key, committed._replace(sequence=self._sequence))
+
+    def _first_needed(self) -> int | None:
+        """The lowest sequence of what is pending, or what a pending one would go over."""
+        first = None
+        for pending in self._pending.values():
+            for key, one in pending.items():
+                before = self.get(*key)
+                sequence = one.sequence if before is None else min(one.sequence, before.sequence)
+                first = sequence if first is None else min(first, sequence)
+        return first
 
     def has_open_transaction(self, group_id: str) -> bool:
         return group_id in self._open

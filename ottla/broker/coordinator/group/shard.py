@@ -37,6 +37,7 @@ from ottla.broker.coordinator.group.topics import Topics
 from ottla.broker.coordinator.group.turn import NO_MEMBER, Timer, TimerKind, Turn
 from ottla.broker.coordinator.latest import LatestRecords
 from ottla.broker.coordinator.outcome import (
+    Anew,
     CoordinatorRecord,
     EndMarker,
     Moment,
@@ -300,17 +301,22 @@ class GroupShard:
         """How many records it needs."""
         return len(self._latest) + len(self.offsets)
 
-    def written_anew(self, now: Moment) -> Outcome | None:
-        """Records of all that there is, so that none before is needed any more. None while a
-        transaction is open: the offsets that it commits go over those that stand before them."""
-        if not self.offsets.are_decided:
+    def written_anew(self, now: Moment, log: range) -> Anew | None:
+        """Records of all that there is, or, while transactions are open, of all that was written
+        before them. None if that is not worth it, or cannot be now."""
+        cut = self.offsets.cut(log.stop)
+        if cut is None:
+            return None
+        offsets = self.offsets.last_written(cut.sequence)
+        if cut.log_offset - log.start < 2 * (len(self._latest) + len(offsets)):
             return None
         outcome = Outcome(now)
         outcome.records += self._latest
-        for place, committed in self.offsets:
+        for place, committed in offsets:
             record = CoordinatorRecord(OffsetCommitKey(*place), committed.to_value())
             outcome.records.append(record)
-        return outcome
+            self.offsets.rewrite(place, committed)
+        return Anew(outcome, cut.log_offset)
 
     def next_deadline_ms(self) -> int | None:
         """When `expire` wants to be called, in monotonic time."""

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ottla.broker.coordinator.outcome import (
+    Anew,
     Answer,
     CoordinatorRecord,
     Moment,
@@ -234,13 +235,13 @@ class ShareShard:
 
         return self._answered(command, Summary(key.partition), reply, now)
 
-    def written_anew(self, now: Moment) -> Outcome:
+    def written_anew(self, now: Moment, log: range) -> Anew:
         """A snapshot of everything, so that no record before is needed any more."""
         outcome = Outcome(now)
         for key, state in self.states.items():
             value = state.snapshot(written_ms=now.wall_ms)
             self._write(outcome, ShareSnapshotKey(*key), value, now)
-        return outcome
+        return Anew(outcome, log.stop)
 
     def snapshot_cold(self, interval_ms: int, now: Moment) -> Outcome:
         """A snapshot of what had none for so long, so that no record before is needed any more;

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ottla.broker.coordinator.outcome import (
+    Anew,
     Answer,
     CoordinatorRecord,
     Counted,
@@ -343,11 +344,11 @@ class TransactionShard:
         """How many records it needs."""
         return len(self.transactions)
 
-    def written_anew(self, now: Moment) -> Outcome:
+    def written_anew(self, now: Moment, log: range) -> Anew:
         """Records of all that there is, so that none before is needed any more."""
         outcome = Outcome(now)
         outcome.records += [self._record_of(one) for one in self.transactions.values()]
-        return outcome
+        return Anew(outcome, log.stop)
 
     def next_deadline_ms(self) -> int | None:
         return self._timers.next_ms()
