@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 from ottla.broker.coordinator.group.classic import ClassicGroup
@@ -14,6 +15,7 @@ from ottla.protocol.messages.coordinator_records import OffsetCommitKey, OffsetC
 from ottla.protocol.messages.transactions import TxnOffsetCommitRequest
 from tests.coordinator.scenario import Script
 from tests.coordinator.shards import TOPIC_ID, Lone, Named
+from tests.coordinator.steps import steps_of
 
 RETENTION_MS = 60_000
 LONG_MS = 20 * RETENTION_MS
@@ -327,6 +329,27 @@ def test_a_commit_meanwhile_wins_over_the_transaction_before_it() -> None:
 
     assert found is not None
     assert found.offset == 3
+
+
+def test_all_offsets_are_counted_without_a_look_at_each() -> None:
+    """What is out of date is sought once a second."""
+    offsets = Offsets()
+    rng = random.Random(5)
+    cost = steps_of(lambda: len(offsets))
+    for _ in range(3_000):
+        key = (f"g{rng.randrange(100)}", f"t{rng.randrange(2)}", rng.randrange(2))
+        producer_id = rng.choice((-1, -1, 9, 10))
+        match rng.randrange(5):
+            case 0:
+                offsets.remove(key)
+            case 1:
+                offsets.end_transaction(producer_id, is_commit=rng.random() < 0.5)
+            case _:
+                offsets.commit(key, _value(2), producer_id)
+        assert len(offsets) == sum(1 for _ in offsets)
+
+    assert len(offsets) > 100
+    assert steps_of(lambda: len(offsets)) == cost
 
 
 def test_who_asks_for_stable_offsets_is_told_that_one_is_not() -> None:
