@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.broker.coordinator.group.classic import ClassicGroup
 from ottla.broker.coordinator.group.joining import PREFIX_MAX
 from ottla.broker.coordinator.group.settings import NEWCOMERS_MS, SETTLE_MS_MAX, GroupSettings
 from ottla.protocol.errors import ErrorCode
@@ -13,6 +14,7 @@ from ottla.protocol.messages.groups import (
     LeaveGroupRequest,
     SyncGroupRequest,
 )
+from tests.coordinator.scenario import Script
 from tests.coordinator.shards import Lone
 
 WITHOUT_ID_FIRST, WITH_ID_FIRST, WITH_REASON_FIRST = 3, 5, 8
@@ -251,3 +253,27 @@ def test_an_id_has_no_more_than_the_beginning_of_a_long_client_id() -> None:
 
     assert member_id.startswith("ccc")
     assert len(member_id) == PREFIX_MAX + 1 + 36
+
+
+def test_a_static_member_without_patience_is_not_waited_for_without_rest() -> None:
+    """It has set 0 ms for a rebalance, and is not there when the last other member leaves."""
+    lone = Lone(GroupSettings(initial_rebalance_delay_ms=0, min_session_timeout_ms=1_000))
+    script = Script(lone)
+    script.enter("dynamic")
+    script.join("static", instance="i", session_ms=30_000, rebalance_ms=0)
+    script.join("dynamic")
+    assert script.generation == {"dynamic": 2, "static": 2}
+    script.sync("dynamic", {})
+    script.sync("static", instance="i")
+    leaver = LeaveGroupRequest.MemberIdentity(script.member["dynamic"])
+    lone.send("admin", LeaveGroupRequest("g", members=[leaver]), 4)
+    wakes = 0
+    group = lone.shard.groups["g"]
+    assert isinstance(group, ClassicGroup)
+    while group.members:
+        wakes += 1
+        assert wakes <= 60, "more than once or twice a second"
+        lone.monotonic_ms = max(lone.monotonic_ms, lone.shard.next_deadline_ms() or 0)
+        lone.shard.expire(lone.now)
+
+    assert lone.monotonic_ms == 30_000, "its session has ended"

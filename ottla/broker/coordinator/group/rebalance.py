@@ -26,6 +26,9 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
 
 REBALANCING = frozenset({State.PREPARING_REBALANCE})
+STATIC_WAIT_MS_MIN = 1_000
+"""How soon a group looks again for static members that have not come back, whatever they have set:
+at 0 and below it would do nothing else until their sessions end."""
 
 
 def rebalance(turn: Turn, group: ClassicGroup, reason: str) -> None:
@@ -107,7 +110,8 @@ def complete_join(turn: Turn, group: ClassicGroup) -> None:
         _become_empty(turn, group)
     elif not group.elect_leader():
         # Only static members are left, and none has come back yet.
-        turn.start((TimerKind.JOIN, group.group_id, NO_MEMBER), group.rebalance_timeout_ms)
+        wait_ms = max(group.rebalance_timeout_ms, STATIC_WAIT_MS_MIN)
+        turn.start((TimerKind.JOIN, group.group_id, NO_MEMBER), wait_ms)
     else:
         _begin_generation(turn, group)
 
