@@ -11,6 +11,7 @@ import pytest
 
 from ottla.broker.controller.topics import new_partition
 from ottla.broker.coordinator.placement import partition_for
+from ottla.broker.coordinator.transaction.markers import MARKERS_PER_TURN
 from ottla.broker.coordinator.transaction.states import TransactionState
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.groups import FindCoordinatorRequest
@@ -68,11 +69,11 @@ async def _mark(house: House, *markers: tuple[int, int, str, int, int]) -> list[
     return [one.topics[0].partitions[0].error_code for one in answer.markers]
 
 
-async def _begin(house: House) -> int:
-    """A producer id that has the partition in its transaction, in epoch 0."""
+async def _begin(house: House, name: str = "t", count: int = 1) -> int:
+    """A producer id that has a topic's partitions in its transaction, in epoch 0."""
     producer = await ask(house, InitProducerIdRequest(ID, 60_000), 4)
     producer_id: int = producer.producer_id
-    topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic("t", [0])
+    topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name, list(range(count)))
     added = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=ID,
         v3_and_below_producer_id=producer_id,
@@ -113,6 +114,22 @@ async def _end(house: House, producer_id: int) -> int:
     # Is answered when the transaction is complete.
     await ask(house, InitProducerIdRequest(ID, 60_000), 4)
     return code
+
+
+def _marked(house: House, name: str, count: int) -> int:
+    """How many partitions of a topic to which nobody writes have a marker."""
+    partitions = [house.rooms.replicas.get(name, index) for index in range(count)]
+    return sum(one is not None and one.log.log_end_offset > 0 for one in partitions)
+
+
+async def _turns(house: House, name: str, count: int, until: int) -> list[int]:
+    """How many markers are written a turn, of those turns in which one is, until so many are."""
+    turns: list[int] = []
+    async with asyncio.timeout(20):
+        while sum(turns) < until:
+            await asyncio.sleep(0)
+            turns.append(_marked(house, name, count) - sum(turns))
+    return [one for one in turns if one]
 
 
 async def _grow(house: House, name: str, count: int) -> None:
@@ -276,3 +293,38 @@ async def test_more_partitions_of_the_coordinators_topic_leave_nothing_open(hous
             await asyncio.sleep(0)
 
     assert not _open(house)
+
+
+@pytest.mark.parametrize(
+    ("count", "turns"),
+    [
+        (MARKERS_PER_TURN, [MARKERS_PER_TURN]),
+        (2 * MARKERS_PER_TURN + 1, [MARKERS_PER_TURN, MARKERS_PER_TURN, 1]),
+    ],
+)
+async def test_others_get_the_loop_between_the_markers_of_many_partitions(
+    house: House, count: int, turns: list[int]
+) -> None:
+    await house.create("many", partitions=count)
+    producer_id = await _begin(house, "many", count)
+    end = asyncio.ensure_future(_end(house, producer_id))
+
+    assert await _turns(house, "many", count, count) == turns
+    assert await end == 0
+    _, shard = house.rooms.transactions.runner(ID)
+    assert shard.transactions[ID].state is TransactionState.EMPTY
+
+
+async def test_a_stop_amid_the_markers_leaves_the_rest_to_the_next_start(house: House) -> None:
+    count = 2 * MARKERS_PER_TURN
+    await house.create("many", partitions=count)
+    producer_id = await _begin(house, "many", count)
+    end = asyncio.ensure_future(ask(house, EndTxnRequest(ID, producer_id, 0, committed=True), 3))
+    assert await _turns(house, "many", count, 1) == [MARKERS_PER_TURN]
+    house.rooms.transactions.markers.close()
+    assert (await end).error_code == 0
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert _marked(house, "many", count) == MARKERS_PER_TURN
+    async with house.restarted() as again:
+        await _turns(again, "many", count, count)

@@ -18,7 +18,7 @@ from ottla.broker.coordinator.group.patterns import check_pattern, resolve
 from ottla.broker.coordinator.outcome import EndMarker, Outcome, Reply
 from ottla.broker.coordinator.placement import partition_for
 from ottla.broker.coordinator.runtime import Runner
-from ottla.broker.coordinator.transaction.markers import Asked
+from ottla.broker.coordinator.transaction.markers import MARKERS_PER_TURN, Asked
 from ottla.broker.coordinator.transaction.shard import (
     NEWER,
     Asker,
@@ -52,8 +52,6 @@ FENCED_SINCE_VERSION = 2
 """Before it a client takes no other error for the end of its producer."""
 NEWER_SINCE_VERSION = 5
 MARKERS_TIMEOUT_S = 30.0
-MARKERS_PER_TURN = 50
-"""Markers of one request that are written before others get the loop: some milliseconds."""
 OLDER = 0
 
 AddedTopic = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult

@@ -23,6 +23,9 @@ from ottla.broker.replication.replicas import Partition, Replicas
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.control import build_marker
 
+MARKERS_PER_TURN = 50
+"""Of one decision, or one request, that are written before others get the loop: some
+milliseconds."""
 RETRY_S = 0.1
 DOUBLINGS_MAX = 6
 """How soon a partition that could not take its marker is asked again; how often that doubles."""
@@ -116,9 +119,9 @@ class Markers:
         is_wanted: Callable[[], bool],
         done: Callable[[], None],
     ) -> None:
-        """Writes all markers of a decision, and calls `done` when all are durable. No partition is
-        asked again when they are not wanted any more: with the older protocol the next transaction
-        has the same epoch, and a late marker would end that."""
+        """Writes all markers of a decision, so many a turn, and calls `done` when all are durable.
+        No partition is asked, or asked again, when they are not wanted any more: with the older
+        protocol the next transaction has the same epoch, and a late marker would end that."""
         tries = dict.fromkeys(due.places, 0)
         if not tries:
             done()
@@ -149,8 +152,14 @@ class Markers:
             if not tries:
                 done()
 
-        for place in due.places:
-            again(place)
+        def write_from(first: int) -> None:
+            end = first + MARKERS_PER_TURN
+            for place in due.places[first:end]:
+                again(place)
+            if end < len(due.places):
+                self._loop.call_soon(write_from, end)
+
+        write_from(0)
 
     def _tell(self, event: str, due: MarkersDue, place: Place, code: ErrorCode) -> None:
         topic, partition = place
