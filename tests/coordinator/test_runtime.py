@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
@@ -375,6 +376,65 @@ async def test_a_long_log_is_loaded_beside_everything_else(
             assert set(codes_of(answer)) - {0} == {code} - {0}, request
         await again.settle()
         assert await _committed(again) == 299
+
+
+class _Shard:
+    """Notes how many records it has had, and how many when a transaction ended."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.ended_at: list[int] = []
+
+    def apply(self, record: CoordinatorRecord, now_wall_ms: int, producer_id: int = -1) -> None:
+        self.count += 1
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        self.ended_at.append(self.count)
+
+
+def _append_transaction(house: House, count: int) -> None:
+    """So many records in one batch, and the marker behind them."""
+    key = GROUP_RECORDS.encode_key(OffsetCommitKey(GROUP, "t", 0))
+    value = GROUP_RECORDS.encode_value(OffsetCommitValue(5, -1, "", 0, -1))
+    batch = build_batch(
+        [Record(0, 0, key, value)] * count,
+        producer_id=5,
+        producer_epoch=0,
+        base_sequence=0,
+        transactional=True,
+    )
+    marker = build_marker(
+        producer_id=5, producer_epoch=0, committed=True, coordinator_epoch=0, timestamp=0
+    )
+    for one in (batch, marker):
+        house.rooms.replicas.append_internal(_led(house), memoryview(one))
+
+
+async def test_others_get_the_loop_within_a_large_batch(house: House) -> None:
+    _append_transaction(house, 1_000)
+    shard, given_up = _Shard(), False
+    loader = loading.Loader(_led(house).log, shard, house.rooms.clock, GROUP_RECORDS)
+    workers = house.lookup_workers
+    turns = [0]
+    load = asyncio.ensure_future(loader.load(workers, lambda: given_up))
+    while not load.done():
+        await asyncio.sleep(0)
+        turns.append(shard.count)
+    await load
+
+    assert max(now - before for before, now in pairwise(turns)) == loading.RECORDS_PER_TURN
+    assert loader.records == shard.count == 1_000
+    assert shard.ended_at == [1_000]
+
+    shard = _Shard()
+    loader = loading.Loader(_led(house).log, shard, house.rooms.clock, GROUP_RECORDS)
+    load = asyncio.ensure_future(loader.load(workers, lambda: given_up))
+    while not shard.count:
+        await asyncio.sleep(0)
+    given_up = True
+    await load
+
+    assert shard.count == loading.RECORDS_PER_TURN, "no more than it was when it was given up"
 
 
 async def test_transactions_in_the_log_are_replayed(house: House) -> None:

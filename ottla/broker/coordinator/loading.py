@@ -1,13 +1,14 @@
 """A shard is loaded: the log of its partition is read from start to end and replayed.
 
 Short logs are replayed at once. A long one is read in pieces by a worker, and replayed on the loop
-a few records at a time, so that nobody else waits for it.
+a few records at a time, so that nobody else waits for it: what is written anew comes in batches of
+thousands. Nobody sees the shard before all is replayed.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from typing import Protocol
 
@@ -64,8 +65,8 @@ class Loader:
     def load_now(self) -> None:
         """Loads without giving way. Raises LoadFailed."""
         while (piece := self._next_piece()) is not None:
-            for view, header in self._whole_batches(_read(piece)):
-                self._replay(view, header)
+            for _ in self._replay(_read(piece)):
+                pass
 
     async def load(self, workers: Executor, given_up: Callable[[], bool]) -> None:
         """Loads beside everything else, until it is done or `given_up`. Raises LoadFailed."""
@@ -77,13 +78,13 @@ class Loader:
                 data = await loop.run_in_executor(workers, _read, piece)
             finally:
                 piece.file.unpin()
-            for view, header in self._whole_batches(data):
-                before = self.records
-                self._replay(view, header)
-                since_turn += self.records - before
+            for _ in self._replay(data):
+                since_turn += 1
                 if since_turn >= RECORDS_PER_TURN:
                     since_turn = 0
                     await asyncio.sleep(0)
+                    if given_up():
+                        return
 
     def _next_piece(self) -> FileSlice | None:
         log = self._log
@@ -96,9 +97,8 @@ class Loader:
         except (KafkaError, OSError) as error:
             raise LoadFailed(f"{log!r} cannot be read at {self._offset}: {error}") from error
 
-    def _whole_batches(self, data: bytes) -> list[tuple[memoryview, BatchHeader]]:
-        """The batches of a piece, the last one only if it is whole; moves on behind them."""
-        found: list[tuple[memoryview, BatchHeader]] = []
+    def _replay(self, data: bytes) -> Iterator[None]:
+        """The whole batches of a piece, a record or a marker at a step; moves on behind each."""
         view = memoryview(data)
         position = 0
         while position + HEADER_SIZE <= len(view):
@@ -106,20 +106,20 @@ class Loader:
             end = position + header.size
             if header.size < HEADER_SIZE or end > len(view):
                 break
-            found.append((view[position:end], header))
+            self._offset = header.last_offset + 1
+            yield from self._replay_batch(view[position:end], header)
             position = end
-        if not found:
+        if not position:
             raise LoadFailed(f"{self._log!r} has no whole batch at {self._offset}")
-        self._offset = found[-1][1].last_offset + 1
-        return found
 
-    def _replay(self, view: memoryview, header: BatchHeader) -> None:
+    def _replay_batch(self, view: memoryview, header: BatchHeader) -> Iterator[None]:
         shard = self._shard
         try:
             if header.is_control:
                 marker = read_marker(view)
                 if marker is not None:
                     shard.end_transaction(marker.producer_id, is_commit=marker.committed)
+                yield
                 return
             producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
             for one in iterate_records(view):
@@ -129,6 +129,7 @@ class Loader:
                 elif one.key is not None:
                     self._unknown[one.key[:2]] = None
                 self.records += 1
+                yield
         except KafkaError as error:
             where = f"{self._log!r} at {header.base_offset}"
             raise LoadFailed(f"{where} cannot be replayed: {error}") from error
