@@ -3,7 +3,8 @@ moves."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from ottla.broker.coordinator.group.assignors.range import assign_ranges
 from ottla.broker.coordinator.group.assignors.uniform import assign_uniformly
 from ottla.broker.coordinator.group.modern import Assignment
 from ottla.broker.coordinator.group.targets import Assignor, GroupSpec, MemberSpec
+from tests.coordinator.steps import steps_of
 
 Counts = dict[bytes, int]
 
@@ -30,7 +32,7 @@ def spec_of(
     known = has or {}
     return GroupSpec(
         {
-            name: MemberSpec(wanted & counts.keys(), known.get(name, {}))
+            name: MemberSpec(wanted & frozenset(counts), known.get(name, {}))
             for name, wanted in wants.items()
         },
         {topic_id: range(count) for topic_id, count in counts.items()},
@@ -162,6 +164,53 @@ def test_a_newcomer_takes_its_share_and_nothing_else_moves() -> None:
 
     assert len(places(after["new"])) == 90
     assert moved(before, after) == 90
+
+
+def _two_of_different_topics(size: int) -> GroupSpec:
+    """One has everything, and a newcomer wants one topic more."""
+    one, two = topic(1), topic(2)
+    wants = {"A": frozenset({one}), "B": frozenset({one, two})}
+    return spec_of({one: size, two: 1}, wants, {"A": {one: frozenset(range(size))}})
+
+
+def _topics_of_one_partition(size: int) -> GroupSpec:
+    counts = {topic(number): 1 for number in range(size + 1)}
+    shared = frozenset(topic(number) for number in range(size))
+    wants = {"A": shared, "B": frozenset(counts)}
+    return spec_of(counts, wants, {"A": {one: frozenset({0}) for one in shared}})
+
+
+def _others_topics_ahead(size: int) -> GroupSpec:
+    """What the newcomer wants comes behind as many topics that it does not want."""
+    counts = {**{topic(number): 1 for number in range(size)}, topic(size): size}
+    every = frozenset(counts)
+    has = {"A": {one: frozenset(range(count)) for one, count in counts.items()}}
+    return spec_of(counts, {"A": every, "B": every, "C": frozenset({topic(size)})}, has)
+
+
+def _by_way_of_another(size: int) -> GroupSpec:
+    one, two = topic(1), topic(2)
+    wants = {"A": frozenset({one}), "B": frozenset({one, two}), "C": frozenset({two})}
+    has = {"A": {one: frozenset(range(2 * size))}, "B": {two: frozenset(range(size))}}
+    return spec_of({one: 2 * size, two: size}, wants, has)
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        _two_of_different_topics,
+        _topics_of_one_partition,
+        _others_topics_ahead,
+        _by_way_of_another,
+    ],
+)
+def test_uniform_looks_at_no_partition_for_each_that_moves(
+    group: Callable[[int], GroupSpec],
+) -> None:
+    """Or a heartbeat of a group of thousands of partitions would hold everybody up for seconds."""
+    few, many = (steps_of(partial(assign_uniformly, group(size))) for size in (100, 800))
+
+    assert many < 10 * few
 
 
 def test_ranges_are_cut_alike_of_topics_alike_and_static_members_come_first() -> None:

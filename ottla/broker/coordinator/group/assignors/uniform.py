@@ -8,15 +8,13 @@ need be by way of others, until no such way is left: there is no better balance 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heapreplace
 from itertools import pairwise
 
+from ottla.broker.coordinator.group.assignors.holding import Hand, Peers, Place
 from ottla.broker.coordinator.group.modern import Assignment
 from ottla.broker.coordinator.group.targets import GroupSpec
-
-Place = tuple[bytes, int]
-"""A partition: topic id, index."""
 
 
 def assign_uniformly(spec: GroupSpec) -> Mapping[str, Assignment]:
@@ -63,18 +61,27 @@ class _Balance:
 
     def __init__(self, spec: GroupSpec) -> None:
         held, taken = _held(spec)
-        self._held = {name: dict.fromkeys(places) for name, places in held.items()}
-        self._former = {name: frozenset(places) for name, places in held.items()}
-        self._subscribers: dict[bytes, dict[str, None]] = {}
-        for name, member in spec.members.items():
-            for topic_id in member.topic_ids:
-                self._subscribers.setdefault(topic_id, {})[name] = None
+        self._names = list(spec.members)
+        self._wanted = {name: member.topic_ids for name, member in spec.members.items()}
+        self._subscribers: dict[bytes, list[str]] = {}
+        for name, topic_ids in self._wanted.items():
+            for topic_id in topic_ids:
+                self._subscribers.setdefault(topic_id, []).append(name)
+        former = {place: name for name, places in held.items() for place in places}
+        like = _like(self._subscribers)
+        self._hands = {name: Hand(name, former, like) for name in spec.members}
+        for name, places in held.items():
+            for place in places:
+                self._hands[name].put(place)
         self._deal_out(spec, taken)
+        self._seats: dict[str, tuple[Peers, int]] = {}
+        self._peers: dict[bytes, list[Peers]] = {}
+        self._seat()
         while self._even_out():
             pass
 
     def assignments(self) -> Mapping[str, Assignment]:
-        return {name: _assignment(list(places)) for name, places in self._held.items()}
+        return {name: _assignment(hand) for name, hand in self._hands.items()}
 
     def _deal_out(self, spec: GroupSpec, taken: set[Place]) -> None:
         """What nobody has goes to those who have least; topics that few want come first."""
@@ -88,58 +95,119 @@ class _Balance:
             for index in spec.partitions[topic_id]:
                 if (topic_id, index) not in taken:
                     load, place, name = loads[0]
-                    self._held[name][topic_id, index] = None
+                    self._hands[name].put((topic_id, index))
                     heapreplace(loads, (load + 1, place, name))
 
+    def _seat(self) -> None:
+        """Each member among those who want the same; of whom one is first comes first."""
+        alike: dict[frozenset[bytes], list[int]] = {}
+        for rank, name in enumerate(self._names):
+            alike.setdefault(self._wanted[name], []).append(rank)
+        for topic_ids, ranks in alike.items():
+            names = [self._names[rank] for rank in ranks]
+            peers = Peers(ranks, [self._load(name) for name in names])
+            self._seats.update((name, (peers, index)) for index, name in enumerate(names))
+            for topic_id in topic_ids:
+                self._peers.setdefault(topic_id, []).append(peers)
+
     def _load(self, name: str) -> int:
-        return len(self._held[name])
+        return len(self._hands[name])
 
     def _even_out(self) -> bool:
         """Moves partitions away from each member, as long as it has two more than somebody whom
         they can reach, those who have most first; whether any moved."""
         moved = False
         done: set[str] = set()
-        least = min(map(len, self._held.values()))
-        for name in sorted(self._held, key=self._load, reverse=True):
-            while name not in done and self._load(name) - 2 >= least:
-                way, reached = self._way_down(name)
+        least = min(map(len, self._hands.values()))
+        for name in sorted(self._hands, key=self._load, reverse=True):
+            if name in done:
+                continue
+            before = self._load(name)
+            # Topics that nobody wants who has two fewer: while this one gives nobody will.
+            spent: set[bytes] = set()
+            self._give(name, least, spent)
+            while self._load(name) - 2 >= least:
+                way, reached = self._way_down(name, spent)
                 for giver, taker in pairwise(way):
                     self._move(giver, taker)
-                moved = moved or bool(way)
                 if not way:
                     # Who has no more than this one reaches nobody else, and so nobody with less.
                     done.update(reached)
+                    break
+            moved = moved or self._load(name) < before
         return moved
 
-    def _way_down(self, name: str) -> tuple[list[str], Iterable[str]]:
+    def _give(self, name: str, least: int, spent: set[bytes]) -> None:
+        """Moves partitions of a member to those who have two fewer and want them."""
+        hand = self._hands[name]
+        number = 0
+        while len(hand) - 2 >= least and (found := hand.seek(number, spent)) is not None:
+            number, topic_id = found
+            taker = self._first_with(topic_id, len(hand) - 2)
+            if taker is None:
+                spent.add(topic_id)
+            else:
+                self._move(name, taker)
+
+    def _first_with(self, topic_id: bytes, most: int) -> str | None:
+        """The first who wants a topic and has no more than so much."""
+        first = len(self._names)
+        for peers in self._peers[topic_id]:
+            if peers.lowest_rank > first:
+                break
+            rank = peers.first(most)
+            if rank is not None and rank < first:
+                first = rank
+        return self._names[first] if first < len(self._names) else None
+
+    def _way_down(self, name: str, spent: set[bytes]) -> tuple[list[str], Iterable[str]]:
         """The shortest way from a member to one with at least two partitions fewer, each of whom
         can give a partition to the next, or none; and whom the search has reached."""
         enough = self._load(name) - 2
         came_from: dict[str, str] = {name: name}
         seen_topics: set[bytes] = set()
-        waiting = deque([name])
-        while waiting:
-            giver = waiting.popleft()
-            for topic_id in dict.fromkeys(topic_id for topic_id, _ in self._held[giver]):
+        ways: list[tuple[str, bytes]] = []
+        for giver in self._reached(name, ways, came_from):
+            for topic_id in self._hands[giver].topics():
                 if topic_id in seen_topics:
                     continue
                 seen_topics.add(topic_id)
-                for taker in self._subscribers[topic_id]:
-                    if taker in came_from:
-                        continue
+                ways.append((giver, topic_id))
+                taker = None if topic_id in spent else self._first_with(topic_id, enough)
+                if taker is not None:
                     came_from[taker] = giver
-                    if self._load(taker) <= enough:
-                        return _unwound(came_from, name, taker), came_from
-                    waiting.append(taker)
+                    return _unwound(came_from, name, taker), came_from
+                spent.add(topic_id)
         return [], came_from
 
+    def _reached(
+        self, name: str, ways: list[tuple[str, bytes]], came_from: dict[str, str]
+    ) -> Iterator[str]:
+        """A member, and whom it can reach, nearest first. A way is somebody who can give, and what
+        topic; the caller adds those of each whom it is told."""
+        yield name
+        for giver, topic_id in ways:
+            for taker in self._subscribers[topic_id]:
+                if taker not in came_from:
+                    came_from[taker] = giver
+                    yield taker
+
     def _move(self, giver: str, taker: str) -> None:
-        """One partition goes; rather one that the giver has not had before, or the taker has."""
-        wanted = [place for place in self._held[giver] if taker in self._subscribers[place[0]]]
-        former, takers = self._former[giver], self._former[taker]
-        place = min(wanted, key=lambda one: (one not in takers, one in former))
-        del self._held[giver][place]
-        self._held[taker][place] = None
+        """One partition goes."""
+        place = self._hands[giver].take(taker, self._wanted[taker])
+        self._hands[taker].put(place)
+        for name in (giver, taker):
+            peers, index = self._seats[name]
+            peers.set(index, self._load(name))
+
+
+def _like(subscribers: Mapping[bytes, list[str]]) -> dict[bytes, bytes]:
+    """One topic for all that the same members want."""
+    first: dict[tuple[str, ...], bytes] = {}
+    return {
+        topic_id: first.setdefault(tuple(names), topic_id)
+        for topic_id, names in subscribers.items()
+    }
 
 
 def _held(spec: GroupSpec) -> tuple[dict[str, list[Place]], set[Place]]:
@@ -168,7 +236,7 @@ def _unwound(came_from: dict[str, str], start: str, end: str) -> list[str]:
     return way
 
 
-def _assignment(places: list[Place]) -> Assignment:
+def _assignment(places: Iterable[Place]) -> Assignment:
     by_topic: dict[bytes, list[int]] = {}
     for topic_id, index in places:
         by_topic.setdefault(topic_id, []).append(index)
