@@ -6,22 +6,18 @@ import asyncio
 import errno
 from collections.abc import AsyncIterator
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from ottla.broker.coordinator import gathering, loading, runtime
 from ottla.broker.coordinator.group.coordinator import CONSUMER_OFFSETS
-from ottla.broker.coordinator.group.settings import NEWCOMERS_MS
 from ottla.broker.coordinator.outcome import (
     Answer,
     CoordinatorRecord,
     Counted,
-    EndMarker,
     Outcome,
 )
-from ottla.broker.coordinator.placement import partition_for
-from ottla.broker.coordinator.pruning import prune
 from ottla.broker.coordinator.record_format import RecordFormat
 from ottla.broker.coordinator.records import GROUP_RECORDS
 from ottla.broker.log.file_slice import FileSlice
@@ -42,18 +38,20 @@ from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.control import build_marker
 from ottla.protocol.records.record import Record
 from ottla.protocol.schema import Message
-from ottla.testing.clock import SimClock
 from tests.coordinator.asking import ask
+from tests.coordinator.served import (
+    GROUP,
+    SETTINGS,
+    begin,
+    led,
+    offset_commit,
+    offset_fetch,
+    offset_of,
+    stable_member,
+)
 from tests.handlers.rooms import House
 from tests.transactions.shown import codes_of
 
-GROUP = "g"
-PARTITIONS = 5
-REDUNDANT_MIN = 5
-SETTINGS = {
-    "offsets.topic.num.partitions": str(PARTITIONS),
-    "group.initial.rebalance.delay.ms": "0",
-}
 NEVER = str(2**63 - 1)
 """As flush.messages: nothing is synced for its own sake."""
 
@@ -61,38 +59,8 @@ NEVER = str(2**63 - 1)
 @pytest.fixture
 async def house() -> AsyncIterator[House]:
     async with House(SETTINGS) as opened:
-        await _begin(opened)
+        await begin(opened)
         yield opened
-
-
-async def _begin(house: House) -> None:
-    await house.create("t", partitions=2)
-    await house.ask(groups.FindCoordinatorRequest(coordinator_keys=[GROUP]), 4)
-
-
-def _commit(offset: int, *, group: str = GROUP, partition: int = 0) -> groups.OffsetCommitRequest:
-    part = groups.OffsetCommitRequest.OffsetCommitRequestPartition(partition, offset)
-    topic = groups.OffsetCommitRequest.OffsetCommitRequestTopic("t", partitions=[part])
-    return groups.OffsetCommitRequest(group, topics=[topic])
-
-
-def _fetch(group: str = GROUP, partition: int = 0) -> groups.OffsetFetchRequest:
-    topic = groups.OffsetFetchRequest.OffsetFetchRequestTopics("t", partition_indexes=[partition])
-    one = groups.OffsetFetchRequest.OffsetFetchRequestGroup(group, topics=[topic])
-    return groups.OffsetFetchRequest(groups=[one])
-
-
-async def _committed(house: House, group: str = GROUP, partition: int = 0) -> int:
-    answer = await ask(house, _fetch(group, partition), 9)
-    (part,) = answer.groups[0].topics[0].partitions
-    offset: int = part.committed_offset
-    return offset
-
-
-def _led(house: House, group: str = GROUP) -> Partition:
-    partition = house.rooms.replicas.get(CONSUMER_OFFSETS, partition_for(group, PARTITIONS))
-    assert partition is not None
-    return partition
 
 
 def _code(answer: groups.OffsetCommitResponse) -> int:
@@ -107,19 +75,19 @@ def _batches(partition: Partition) -> list[int]:
 
 
 async def test_commits_of_one_turn_share_an_append(house: House) -> None:
-    answers = await asyncio.gather(*(ask(house, _commit(number), 9) for number in range(20)))
+    answers = await asyncio.gather(*(ask(house, offset_commit(number), 9) for number in range(20)))
 
     assert [_code(answer) for answer in answers] == [0] * 20
-    assert _batches(_led(house)) == [20]
-    assert await _committed(house) == 19
+    assert _batches(led(house)) == [20]
+    assert await offset_of(house) == 19
 
 
 async def test_what_comes_during_a_sync_shares_the_next(house: House) -> None:
-    first = asyncio.ensure_future(ask(house, _commit(1), 9))
-    partition = _led(house)
+    first = asyncio.ensure_future(ask(house, offset_commit(1), 9))
+    partition = led(house)
     while not partition.commit_waiters:
         await asyncio.sleep(0)
-    later = await asyncio.gather(*(ask(house, _commit(number), 9) for number in range(2, 8)))
+    later = await asyncio.gather(*(ask(house, offset_commit(number), 9) for number in range(2, 8)))
     await first
 
     assert [_code(answer) for answer in later] == [0] * 6
@@ -128,11 +96,11 @@ async def test_what_comes_during_a_sync_shares_the_next(house: House) -> None:
 
 async def test_a_commit_is_kept_as_long_as_can_be_said(house: House) -> None:
     """Its expiry is more than 63 bits hold."""
-    request = _commit(5)
+    request = offset_commit(5)
     request.retention_time_ms = 2**63 - 1
     assert _code(await ask(house, request, 4)) == 0
     async with house.restarted() as again:
-        assert await _committed(again) == 5
+        assert await offset_of(again) == 5
 
 
 async def test_all_answers_of_what_no_record_has_room_for_are_refused(house: House) -> None:
@@ -160,7 +128,7 @@ async def test_what_no_record_has_room_for_is_forgotten_and_its_shard_loaded_ane
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A shard is never ahead of its log for longer than a moment."""
-    assert _code(await ask(house, _commit(5), 9)) == 0
+    assert _code(await ask(house, offset_commit(5), 9)) == 0
     encode = GROUP_RECORDS.encode
 
     def too_long(_: RecordFormat, record: CoordinatorRecord, now_ms: int) -> Record:
@@ -169,15 +137,15 @@ async def test_what_no_record_has_room_for_is_forgotten_and_its_shard_loaded_ane
         return encode(record, now_ms)
 
     monkeypatch.setattr(RecordFormat, "encode", too_long)
-    beside = asyncio.ensure_future(ask(house, _commit(6), 9))
+    beside = asyncio.ensure_future(ask(house, offset_commit(6), 9))
     await asyncio.sleep(0)
-    refused = await ask(house, _commit(77), 9)
+    refused = await ask(house, offset_commit(77), 9)
     assert _code(refused) == ErrorCode.UNKNOWN_SERVER_ERROR
     assert _code(await beside) == ErrorCode.NOT_COORDINATOR
     (told,) = house.events.named("coordinator_append_failed")
     assert told["error"] == "too long"
     monkeypatch.undo()
-    assert await _committed(house) == 5
+    assert await offset_of(house) == 5
 
 
 @pytest.mark.parametrize("is_under_way", [False, True])
@@ -186,12 +154,12 @@ async def test_a_question_waits_for_what_it_saw(
     house: House, version: int, is_under_way: bool
 ) -> None:
     """Whether that is gathered, or its sync is under way; in both forms of the question."""
-    commit = asyncio.ensure_future(ask(house, _commit(7), 9))
-    partition = _led(house)
+    commit = asyncio.ensure_future(ask(house, offset_commit(7), 9))
+    partition = led(house)
     await asyncio.sleep(0)
     while is_under_way and not partition.commit_waiters:
         await asyncio.sleep(0)
-    question = _fetch()
+    question = offset_fetch()
     if version == 7:
         topic = groups.OffsetFetchRequest.OffsetFetchRequestTopic("t", [0])
         question = groups.OffsetFetchRequest(GROUP, topics=[topic])
@@ -209,13 +177,13 @@ async def test_a_question_waits_for_what_it_saw(
 
 
 async def test_a_question_waits_also_behind_a_commit_whose_time_is_over(house: House) -> None:
-    commit = asyncio.ensure_future(ask(house, _commit(7), 9))
-    partition = _led(house)
+    commit = asyncio.ensure_future(ask(house, offset_commit(7), 9))
+    partition = led(house)
     while not partition.commit_waiters:
         await asyncio.sleep(0)
     waiter = partition.commit_waiters.popleft()
     waiter.listener.failed(waiter.part, ErrorCode.REQUEST_TIMED_OUT)
-    question = asyncio.ensure_future(ask(house, _fetch(), 9))
+    question = asyncio.ensure_future(ask(house, offset_fetch(), 9))
     durable_ends: list[int] = []
     question.add_done_callback(lambda _: durable_ends.append(partition.log.durable_end))
     (waiting,) = partition.commit_waiters
@@ -228,9 +196,9 @@ async def test_a_question_waits_also_behind_a_commit_whose_time_is_over(house: H
 
 async def test_a_commit_is_synced_whatever_flush_messages_says() -> None:
     async with House({**SETTINGS, "log.flush.interval.messages": NEVER}) as house:
-        await _begin(house)
-        assert _code(await ask(house, _commit(7), 9)) == 0
-        log = _led(house).log
+        await begin(house)
+        assert _code(await ask(house, offset_commit(7), 9)) == 0
+        log = led(house).log
 
         assert log.durable_end == log.log_end_offset == 1
         await house.append("t", 0, [b"not a coordinator's"])
@@ -240,13 +208,13 @@ async def test_a_commit_is_synced_whatever_flush_messages_says() -> None:
 
 
 async def test_offsets_outlive_the_broker(house: House) -> None:
-    await ask(house, _commit(7), 9)
+    await ask(house, offset_commit(7), 9)
     async with house.restarted() as again:
-        assert await _committed(again) == 7
+        assert await offset_of(again) == 7
 
 
 async def test_a_group_outlives_the_broker(house: House) -> None:
-    member_id = await _stable_member(house)
+    member_id = await stable_member(house)
     async with house.restarted() as again:
         beat = groups.HeartbeatRequest(GROUP, 1, member_id)
         described = await ask(again, groups.DescribeGroupsRequest([GROUP]), 5)
@@ -256,53 +224,39 @@ async def test_a_group_outlives_the_broker(house: House) -> None:
         assert described.groups[0].members[0].member_assignment == b"mine"
 
 
-async def _stable_member(house: House) -> str:
-    protocol = groups.JoinGroupRequest.JoinGroupRequestProtocol("range", b"")
-    join = groups.JoinGroupRequest(GROUP, 10_000, 10_000, "", None, "test", [protocol])
-    joining = asyncio.ensure_future(ask(house, join, 3))
-    await asyncio.sleep(0)
-    cast(SimClock, house.rooms.clock).advance(NEWCOMERS_MS)
-    joined = await joining
-    mine = groups.SyncGroupRequest.SyncGroupRequestAssignment(joined.member_id, b"mine")
-    sync = groups.SyncGroupRequest(GROUP, 1, joined.member_id, assignments=[mine])
-    assert (await ask(house, sync, 3)).error_code == 0
-    member_id: str = joined.member_id
-    return member_id
-
-
 async def test_a_full_disk_refuses_and_leaves_what_is_on_it(house: House) -> None:
-    await ask(house, _commit(7), 9)
+    await ask(house, offset_commit(7), 9)
     house.disk.inject("pwrite", errno.ENOSPC, path=".log")
-    refused = await ask(house, _commit(8), 9)
+    refused = await ask(house, offset_commit(8), 9)
 
     assert _code(refused) == ErrorCode.NOT_COORDINATOR
-    assert await _committed(house) == 7
+    assert await offset_of(house) == 7
 
-    assert _code(await ask(house, _commit(9), 9)) == 0
-    assert await _committed(house) == 9
+    assert _code(await ask(house, offset_commit(9), 9)) == 0
+    assert await offset_of(house) == 9
 
 
 async def test_commits_leave_a_full_disk_its_last_room(house: House) -> None:
-    await ask(house, _commit(7), 9)
-    partition, replicas = _led(house), house.rooms.replicas
+    await ask(house, offset_commit(7), 9)
+    partition, replicas = led(house), house.rooms.replicas
     before = partition.log.size_bytes
-    await ask(house, _commit(8), 9)
+    await ask(house, offset_commit(8), 9)
     size = partition.log.size_bytes - before
     log_dir = house.rooms.logs.dir_of(partition.log)
     replicas.keep_room({log_dir: OwnRoom(OWN_BYTES_MIN + size)})
     runner, shard = house.rooms.groups.runner("g")
 
-    assert _code(await ask(house, _commit(9), 9)) == 0
-    assert _code(await ask(house, _commit(10), 9)) == 0
-    assert _code(await ask(house, _commit(11), 9)) == ErrorCode.NOT_COORDINATOR
+    assert _code(await ask(house, offset_commit(9), 9)) == 0
+    assert _code(await ask(house, offset_commit(10), 9)) == 0
+    assert _code(await ask(house, offset_commit(11), 9)) == ErrorCode.NOT_COORDINATOR
     assert runner.shard is shard, "it is not ahead of its log"
-    assert await _committed(house) == 10
+    assert await offset_of(house) == 10
     replicas.keep_room({})
-    assert _code(await ask(house, _commit(12), 9)) == 0
+    assert _code(await ask(house, offset_commit(12), 9)) == 0
 
 
 async def test_other_records_of_the_broker_have_what_is_left_and_no_more(house: House) -> None:
-    partition, replicas = _led(house), house.rooms.replicas
+    partition, replicas = led(house), house.rooms.replicas
     batch = build_batch([Record(0, 0, b"\0\2\0\1g", b"\0\x63")])
     log_dir = house.rooms.logs.dir_of(partition.log)
     replicas.keep_room({log_dir: OwnRoom(2 * len(batch) - 1)})
@@ -315,14 +269,14 @@ async def test_other_records_of_the_broker_have_what_is_left_and_no_more(house: 
 
 
 async def test_a_lost_disk_is_not_coordinated(house: House) -> None:
-    await ask(house, _commit(7), 9)
-    partition = _led(house)
+    await ask(house, offset_commit(7), 9)
+    partition = led(house)
     house.rooms.replicas.drop(partition, ErrorCode.KAFKA_STORAGE_ERROR)
     house.rooms.groups.take_up(house.rooms.image)
-    answer = await ask(house, _fetch(), 9)
+    answer = await ask(house, offset_fetch(), 9)
 
     assert answer.groups[0].error_code == ErrorCode.NOT_COORDINATOR
-    assert _code(await ask(house, _commit(8), 9)) == ErrorCode.NOT_COORDINATOR
+    assert _code(await ask(house, offset_commit(8), 9)) == ErrorCode.NOT_COORDINATOR
 
 
 def _while_loading() -> list[tuple[Message, int, ErrorCode]]:
@@ -343,10 +297,10 @@ def _while_loading() -> list[tuple[Message, int, ErrorCode]]:
         (groups.JoinGroupRequest(GROUP, 10_000, -1, "m", None, "test", [protocol]), 5, not_loaded),
         (groups.LeaveGroupRequest(GROUP, "m"), 2, not_loaded),
         (groups.LeaveGroupRequest(GROUP, members=leavers), 3, not_loaded),
-        (_commit(8), 9, not_loaded),
+        (offset_commit(8), 9, not_loaded),
         (TxnOffsetCommitRequest("x", GROUP, 1, 0, topics=in_transaction), 4, not_loaded),
         (groups.OffsetFetchRequest(GROUP, [old_fetch]), 7, not_loaded),
-        (_fetch(), 9, not_loaded),
+        (offset_fetch(), 9, not_loaded),
         (_delete(), 0, not_loaded),
         (groups.DescribeGroupsRequest([GROUP]), 5, not_loaded),
         (groups.ListGroupsRequest(), 4, not_loaded),
@@ -368,14 +322,14 @@ async def test_a_long_log_is_loaded_beside_everything_else(
     monkeypatch.setattr(loading, "READ_BYTES", 200)
     monkeypatch.setattr(loading, "RECORDS_PER_TURN", 1)
     for number in range(300):
-        await ask(house, _commit(number), 9)
+        await ask(house, offset_commit(number), 9)
     async with house.restarted() as again:
         for request, version, code in _while_loading():
             answer = await ask(again, request, version)
 
             assert set(codes_of(answer)) - {0} == {code} - {0}, request
         await again.settle()
-        assert await _committed(again) == 299
+        assert await offset_of(again) == 299
 
 
 class _Shard:
@@ -407,13 +361,13 @@ def _append_transaction(house: House, count: int) -> None:
         producer_id=5, producer_epoch=0, committed=True, coordinator_epoch=0, timestamp=0
     )
     for one in (batch, marker):
-        house.rooms.replicas.append_internal(_led(house), memoryview(one))
+        house.rooms.replicas.append_internal(led(house), memoryview(one))
 
 
 async def test_others_get_the_loop_within_a_large_batch(house: House) -> None:
     _append_transaction(house, 1_000)
     shard, given_up = _Shard(), False
-    loader = loading.Loader(_led(house).log, shard, house.rooms.clock, GROUP_RECORDS)
+    loader = loading.Loader(led(house).log, shard, house.rooms.clock, GROUP_RECORDS)
     workers = house.lookup_workers
     turns = [0]
     load = asyncio.ensure_future(loader.load(workers, lambda: given_up))
@@ -427,7 +381,7 @@ async def test_others_get_the_loop_within_a_large_batch(house: House) -> None:
     assert shard.ended_at == [1_000]
 
     shard = _Shard()
-    loader = loading.Loader(_led(house).log, shard, house.rooms.clock, GROUP_RECORDS)
+    loader = loading.Loader(led(house).log, shard, house.rooms.clock, GROUP_RECORDS)
     load = asyncio.ensure_future(loader.load(workers, lambda: given_up))
     while not shard.count:
         await asyncio.sleep(0)
@@ -438,7 +392,7 @@ async def test_others_get_the_loop_within_a_large_batch(house: House) -> None:
 
 
 async def test_transactions_in_the_log_are_replayed(house: House) -> None:
-    partition = _led(house)
+    partition = led(house)
     for producer_id, offset, committed in ((5, 50, True), (6, 60, False)):
         key = GROUP_RECORDS.encode_key(OffsetCommitKey(GROUP, "t", 0))
         value = GROUP_RECORDS.encode_value(OffsetCommitValue(offset, -1, "", 0, -1))
@@ -459,14 +413,14 @@ async def test_transactions_in_the_log_are_replayed(house: House) -> None:
         for one in (batch, marker):
             house.rooms.replicas.append_internal(partition, memoryview(one))
     async with house.restarted() as again:
-        assert await _committed(again) == 50
+        assert await offset_of(again) == 50
 
 
 async def test_a_log_that_cannot_be_read_is_not_coordinated(house: House) -> None:
     batch = build_batch([Record(0, 0, b"\0\2\0\1g", b"\0\x63")])
-    house.rooms.replicas.append_internal(_led(house), memoryview(batch))
+    house.rooms.replicas.append_internal(led(house), memoryview(batch))
     async with house.restarted() as again:
-        answer = await ask(again, _fetch(), 9)
+        answer = await ask(again, offset_fetch(), 9)
 
         assert answer.groups[0].error_code == ErrorCode.NOT_COORDINATOR
         assert again.events.named("coordinator_not_loaded")
@@ -475,7 +429,7 @@ async def test_a_log_that_cannot_be_read_is_not_coordinated(house: House) -> Non
 async def test_a_disk_that_fails_once_is_tried_again(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await ask(house, _commit(7), 9)
+    await ask(house, offset_commit(7), 9)
     read, failures = Log.read, [OSError(errno.EMFILE, "Too many open files")]
 
     def failing(log: Log, offset: int, **bounds: Any) -> FileSlice | None:
@@ -487,9 +441,9 @@ async def test_a_disk_that_fails_once_is_tried_again(
     monkeypatch.setattr(runtime, "RELOAD_AFTER_S", 0.0)
     async with house.restarted() as again:
         async with asyncio.timeout(5):
-            while (await ask(again, _fetch(), 9)).groups[0].error_code != 0:
+            while (await ask(again, offset_fetch(), 9)).groups[0].error_code != 0:
                 await asyncio.sleep(0)
-        assert await _committed(again) == 7
+        assert await offset_of(again) == 7
         assert again.events.named("coordinator_not_loaded")
 
 
@@ -497,22 +451,22 @@ async def test_many_records_make_several_batches(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gathering, "BATCH_BYTES_MAX", 200)
-    await asyncio.gather(*(ask(house, _commit(number), 9) for number in range(20)))
+    await asyncio.gather(*(ask(house, offset_commit(number), 9) for number in range(20)))
 
-    assert sum(_batches(_led(house))) == 20
-    assert len(_batches(_led(house))) > 2
+    assert sum(_batches(led(house))) == 20
+    assert len(_batches(led(house))) > 2
 
 
 async def test_a_deleted_topic_takes_its_offsets_along(house: House) -> None:
-    await ask(house, _commit(7), 9)
+    await ask(house, offset_commit(7), 9)
     await ask(house, DeleteTopicsRequest(topic_names=["t"]), 5)
     await house.create("t", partitions=2)
 
-    assert await _committed(house) == -1
+    assert await offset_of(house) == -1
 
 
 async def test_the_stop_sends_parked_members_away(house: House) -> None:
-    await _stable_member(house)
+    await stable_member(house)
     protocol = groups.JoinGroupRequest.JoinGroupRequestProtocol("range", b"")
     join = groups.JoinGroupRequest(GROUP, 10_000, 10_000, "", None, "test", [protocol])
     parked: asyncio.Future[Any] = asyncio.ensure_future(ask(house, join, 3))
@@ -537,26 +491,26 @@ async def _under_way(partition: Partition) -> None:
 
 async def test_offsets_count_once_they_are_durable(house: House) -> None:
     counted = house.rooms.groups.counted
-    commit = asyncio.ensure_future(ask(house, _commit(7), 9))
-    await _under_way(_led(house))
+    commit = asyncio.ensure_future(ask(house, offset_commit(7), 9))
+    await _under_way(led(house))
     assert not counted
     await commit
     assert counted == {Counted.OFFSET_COMMIT: 1}
 
     delete = asyncio.ensure_future(ask(house, _delete(), 0))
-    await _under_way(_led(house))
+    await _under_way(led(house))
     assert counted == {Counted.OFFSET_COMMIT: 1}
     await delete
     assert counted == {Counted.OFFSET_COMMIT: 1, Counted.OFFSET_DELETION: 1}
 
 
 async def test_offsets_that_were_not_written_do_not_count(house: House) -> None:
-    await ask(house, _commit(7), 9)
+    await ask(house, offset_commit(7), 9)
     house.disk.inject("pwrite", errno.ENOSPC, path=".log")
     refused = await ask(house, _delete(), 0)
 
     assert refused.error_code == ErrorCode.NOT_COORDINATOR
-    assert await _committed(house) == 7
+    assert await offset_of(house) == 7
     assert house.rooms.groups.counted == {Counted.OFFSET_COMMIT: 1}
 
 
@@ -566,52 +520,20 @@ async def test_offsets_whose_commit_took_too_long_count_when_they_are_durable(
     counted = house.rooms.groups.counted
     for commits in (1, 2):
         before = counted[Counted.OFFSET_COMMIT]
-        first = asyncio.ensure_future(ask(house, _commit(7), 9))
-        partition = _led(house)
+        first = asyncio.ensure_future(ask(house, offset_commit(7), 9))
+        partition = led(house)
         await _under_way(partition)
-        others = [asyncio.ensure_future(ask(house, _commit(8), 9)) for _ in range(commits - 1)]
+        others = [
+            asyncio.ensure_future(ask(house, offset_commit(8), 9)) for _ in range(commits - 1)
+        ]
         await asyncio.sleep(0)
         waiter = partition.commit_waiters.popleft()
         waiter.listener.failed(waiter.part, ErrorCode.REQUEST_TIMED_OUT)
         assert _code(await first) != 0
         await asyncio.gather(*others)
-        await _committed(house)
+        await offset_of(house)
 
         assert counted[Counted.OFFSET_COMMIT] - before == commits
-
-
-@pytest.mark.parametrize("is_again", [False, True])
-async def test_what_is_out_of_date_is_deleted_when_the_rest_is_written_anew(
-    house: House, is_again: bool
-) -> None:
-    for number in range(30):
-        await ask(house, _commit(number, partition=number % 2), 9)
-    member_id = await _stable_member(house)
-    log = _led(house).log
-    end_offset = log.log_end_offset
-    list(prune(house.rooms.groups, REDUNDANT_MIN))
-    if is_again:
-        list(prune(house.rooms.groups, REDUNDANT_MIN))
-    assert log.log_start_offset == 0, "nothing of it is durable yet"
-    await _committed(house)
-
-    assert (log.log_start_offset, log.log_end_offset) == (end_offset, end_offset + 3)
-    async with house.restarted() as again:
-        beat = groups.HeartbeatRequest(GROUP, 1, member_id)
-        assert await _committed(again) == 28
-        assert (await ask(again, beat, 4)).error_code == 0
-
-
-async def test_what_cannot_be_written_anew_stays(house: House) -> None:
-    for number in range(30):
-        await ask(house, _commit(number), 9)
-    house.disk.inject("pwrite", errno.ENOSPC, path=".log")
-    list(prune(house.rooms.groups, REDUNDANT_MIN))
-    refused = await ask(house, _fetch(), 9)
-
-    assert refused.groups[0].error_code == ErrorCode.NOT_COORDINATOR
-    assert await _committed(house) == 29
-    assert _led(house).log.log_start_offset == 0
 
 
 async def test_what_a_shard_that_is_gone_has_asked_for_is_nobodys(house: House) -> None:
@@ -630,96 +552,6 @@ async def test_what_a_shard_that_is_gone_has_asked_for_is_nobodys(house: House) 
         await asyncio.sleep(0)
 
     _, shard = house.rooms.groups.runner(GROUP)
-    await _committed(house)
+    await offset_of(house)
     assert not shard.groups
-    assert _led(house).log.log_end_offset == 0
-
-
-async def test_nothing_is_written_anew_while_the_first_transaction_has_offsets(
-    house: House,
-) -> None:
-    other = next(
-        f"g{number}" for number in range(99) if _led(house, f"g{number}") is not _led(house)
-    )
-    for number in range(30):
-        await ask(house, _commit(number), 9)
-        await ask(house, _commit(number, group=other), 9)
-    _commit_in_transaction(house, 5, offset=77, partition=0)
-    log = _led(house).log
-    for decided in (False, True):
-        if decided:
-            _decide(house, 5)
-        list(prune(house.rooms.groups, REDUNDANT_MIN))
-        await _committed(house)
-        await _committed(house, other)
-
-        assert (log.log_start_offset > 0) == decided
-        assert _led(house, other).log.log_start_offset > 0, "it is held up by nobody"
-    async with house.restarted() as again:
-        assert await _committed(again) == 77
-
-
-async def test_a_log_is_kept_short_while_one_transaction_follows_the_other(house: House) -> None:
-    for number in range(30):
-        await ask(house, _commit(number), 9)
-    log = _led(house).log
-    _commit_in_transaction(house, 5, offset=70, partition=0)
-    await _committed(house)
-    begun_at = log.log_end_offset
-    list(prune(house.rooms.groups, REDUNDANT_MIN))
-    await _committed(house)
-    assert log.log_start_offset == 0
-
-    _commit_in_transaction(house, 6, offset=80, partition=1)
-    _decide(house, 5)
-    list(prune(house.rooms.groups, REDUNDANT_MIN))
-    await _committed(house)
-    assert log.log_start_offset == begun_at, "what is pending now begins there"
-
-    _commit_in_transaction(house, 5, offset=71, partition=0)
-    assert await _committed(house) == 70
-    async with house.restarted() as again:
-        assert await _committed(again) == 70
-        for producer_id in (5, 6):
-            _decide(again, producer_id)
-        assert await _committed(again) == 71
-        assert await _committed(again, partition=1) == 80
-        list(prune(again.rooms.groups, 1))
-        await _committed(again)
-        log = _led(again).log
-        assert log.log_end_offset - log.log_start_offset == 2
-
-
-async def test_what_a_transaction_will_go_over_is_not_moved_behind_it(house: House) -> None:
-    for number in range(30):
-        await ask(house, _commit(number), 9)
-    log = _led(house).log
-    _commit_in_transaction(house, 6, offset=80, partition=1)
-    list(prune(house.rooms.groups, REDUNDANT_MIN))
-    _commit_in_transaction(house, 5, offset=70, partition=0)  # over 29, which stands before it
-    _decide(house, 6)
-    list(prune(house.rooms.groups, REDUNDANT_MIN))
-    await _committed(house)
-
-    assert log.log_start_offset == 0
-    async with house.restarted() as again:
-        _decide(again, 5)
-        assert await _committed(again) == 70
-
-
-def _commit_in_transaction(house: House, producer_id: int, *, offset: int, partition: int) -> None:
-    part = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(partition, offset)
-    topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic("t", [part])
-    request = TxnOffsetCommitRequest("x", GROUP, producer_id, 0, topics=[topic])
-    runner, shard = house.rooms.groups.runner(GROUP)
-    runner.perform(shard.commit_in_transaction(request, _Nobody(), runner.now()))
-
-
-def _decide(house: House, producer_id: int) -> None:
-    marker = EndMarker(producer_id, 0, committed=True, coordinator_epoch=0)
-    runner, shard = house.rooms.groups.runner(GROUP)
-    runner.perform(shard.decide_transaction(marker, _Nobody(), runner.now()))
-
-
-class _Nobody:
-    def complete(self, response: Any) -> None: ...
+    assert led(house).log.log_end_offset == 0
