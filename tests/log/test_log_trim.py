@@ -89,6 +89,19 @@ def test_truncation_of_everything(start: int) -> None:
     assert offsets(log) == [start]
 
 
+@pytest.mark.parametrize("start", [5, 100])
+def test_what_was_hidden_is_never_shown_behind_a_truncation_of_everything(start: int) -> None:
+    log = open_log(new_disk(), LogConfig(flush_messages=4))
+    for _ in range(10):
+        append(log)
+    log.truncate_fully_and_start_at(start)
+    append(log)
+    flush(log)
+
+    assert (log.durable_end, log.visible_end, log.high_watermark) == (start + 1,) * 3
+    assert offsets(log) == [start]
+
+
 def test_what_a_flush_covers_ends_where_the_log_was_cut() -> None:
     log = open_log(new_disk())
     append(log, 5)

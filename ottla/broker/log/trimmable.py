@@ -117,6 +117,7 @@ class TrimmableLog(ReadableLog):
         self._directory.disk.sync_dir(self.directory)
         self.epochs.clear()
         self.log_start_offset = self.durable_end = self.visible_end = offset
+        del self._hidden_ends[:]  # also those below an offset that lies higher
         self._set_end(offset)
 
     # inside
