@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.handlers.rooms import House
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.record import Record
+from tests.handlers.rooms import START_MS, House
 from tests.replication.test_moves import TWO_DIRS, check, movers
 
 
@@ -28,3 +30,27 @@ async def test_a_copy_with_batches_that_wait_for_a_sync_is_started_over() -> Non
         assert mover.log_dir == target
         assert not house.events.named("replica_move_failed")
         check(mover.partition.log, mover.acknowledged[-2:])
+
+
+async def test_records_are_deleted_twice_during_the_exchange() -> None:
+    async with House(TWO_DIRS) as house:
+        mover = await movers(house, flush_messages=str(2**63 - 1))
+        target, log = mover.other_dir, mover.partition.log
+
+        def delete_all() -> None:
+            log.delete_records(log.high_watermark)
+
+        def delete_between_appends() -> None:
+            batch = build_batch([Record(0, START_MS, b"key", b"value")])
+            house.rooms.replicas.append(mover.partition, memoryview(bytearray(batch)))
+            delete_all()
+            house.rooms.replicas.append(mover.partition, memoryview(bytearray(batch)))
+            mover.behind = ("start_over", delete_all)
+
+        await mover.alter(target)
+        mover.before = ("expect", delete_between_appends)
+        await mover.moves.run()
+        new = mover.partition.log
+
+        assert mover.log_dir == target
+        assert (new.log_start_offset, new.log_end_offset) == (22, 22)

@@ -250,7 +250,9 @@ class ReplicaMoves:
     async def _read_next(self, copy: FutureCopy, source: Log) -> bytes | None:
         """What the copy lacks next; None if it is as long as the log."""
         assert copy.log is not None
-        if copy.log.log_end_offset < source.log_start_offset:
+        start_offset = -1
+        while copy.log.log_end_offset < source.log_start_offset != start_offset:
+            start_offset = source.log_start_offset  # which may move while the copy is emptied
             await self._start_over(copy, source)
         with _reading():
             found = next_slice(source, copy.log)
