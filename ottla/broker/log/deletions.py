@@ -94,7 +94,8 @@ class Deletions:
         return segments
 
     def set_aside(self, log: Log, segments: list[Segment]) -> None:
-        """Renames their files. May run in a worker."""
+        """Renames their files. May run in a worker. Those that it does not come to, for the disk
+        refuses it, get their other names when they are removed."""
         try:
             log.segments.set_aside(segments)
         except OSError as error:

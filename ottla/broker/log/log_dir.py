@@ -192,6 +192,7 @@ class LogDir:
                     key: log.log_start_offset
                     for key, log in mine
                     if log.log_start_offset > log.segments[0].base_offset
+                    or log.segments.may_come_back
                 }
 
 

@@ -55,6 +55,7 @@ class Segments:
         "_directory",
         "_flushed_size",
         "_greatest_times",
+        "_misnamed",
         "_opened",
         "_roll_after_ms",
         "_roll_after_timestamp",
@@ -90,6 +91,8 @@ class Segments:
         self._greatest_times: list[int] | None = None
         # When the files of a deleted segment go.
         self._deleted: list[tuple[int, Segment]] = []
+        # Retired ones whose files still have the names of segments.
+        self._misnamed: dict[Segment, None] = {}
         self.configure(config)
 
     def __len__(self) -> int:
@@ -308,17 +311,28 @@ class Segments:
         self._greatest_times = None
         for segment in retired:
             self._forget(segment)
+            self._misnamed[segment] = None
         return retired
 
     def set_aside(self, retired: list[Segment]) -> None:
-        """Renames their files. May run in a worker: a rename may wait for the file system."""
+        """Renames their files. May run in a worker: a rename may wait for the file system.
+
+        What an OSError has left is renamed by `remove_deleted`, or once more by this.
+        """
         for segment in retired:
             for suffix in SEGMENT_SUFFIXES:
                 name = f"{segment.base_offset:020d}{suffix}"
                 self._directory.add_suffix(name, DELETED_SUFFIX)
+            self._misnamed.pop(segment, None)
+
+    @property
+    def may_come_back(self) -> bool:
+        """Whether a start would take the files of retired segments for those of the log."""
+        return bool(self._misnamed)
 
     def await_removal(self, retired: list[Segment], now_ms: int) -> None:
-        """They were set aside: their files go when file.delete.delay.ms is over."""
+        """Their files go when file.delete.delay.ms is over, also where they had to keep their
+        names so far."""
         due_ms = now_ms + self._config.file_delete_delay_ms
         self._deleted += [(due_ms, segment) for segment in retired]
 
@@ -346,6 +360,7 @@ class Segments:
 
         If the directory is set aside meanwhile, they go with it.
         """
+        self.set_aside(deleted)  # those whose new name was refused
         # Until no old name can come back, the files stay: recovery knows by them what is gone.
         self._directory.sync()
         try:

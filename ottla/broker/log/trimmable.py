@@ -38,10 +38,13 @@ class TrimmableLog(ReadableLog):
     def delete_old_segments(
         self, now_ms: int, *, below: int = LONG_MAX, at_most: int | None = None
     ) -> list[Doomed]:
-        """As `retire_old_segments` and what comes after it, at once; blocks."""
+        """As `retire_old_segments` and what comes after it, at once; blocks.
+
+        A rename that was refused is tried again when the files go.
+        """
         doomed, retired = self.retire_old_segments(now_ms, below=below, at_most=at_most)
-        self.segments.set_aside(retired)
         self.segments.await_removal(retired, now_ms)
+        self.segments.set_aside(retired)
         return doomed
 
     def retire_old_segments(

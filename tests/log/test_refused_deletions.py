@@ -1,0 +1,80 @@
+"""What a full disk, or the want of a descriptor, refuses of a deletion is done later."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+
+import pytest
+
+from ottla.broker.log.log import Log
+from ottla.broker.log.manager import LogManager
+from tests.log.logs import offsets
+from tests.log.test_manager import CONFIG, TOPIC_ID, Kit, append, flush
+
+TEN_A_SEGMENT = replace(CONFIG, segment_bytes=1100)
+
+
+def filled(kit: Kit, count: int = 60) -> tuple[LogManager, Log]:
+    manager = kit.started(default_config=TEN_A_SEGMENT)
+    log = manager.create("t", 0, TOPIC_ID, TEN_A_SEGMENT)
+    for _ in range(count):
+        append(log)
+    flush(log)
+    assert [segment.base_offset for segment in log.segments] == list(range(0, count, 10))
+    return manager, log
+
+
+def delete(kit: Kit, manager: LogManager, *, removes: bool = True) -> None:
+    """One run of the jobs that delete, with the delay of the files between them."""
+    manager.checkpoint_recovery_points()
+    for log in manager.logs:
+        while manager.deletions.delete_some_segments(log):
+            pass
+    if removes:
+        kit.clock.advance(CONFIG.file_delete_delay_ms)
+        for log, segments in manager.deletions.due_segments(manager.logs):
+            list(manager.deletions.remove_segments(log, segments))
+
+
+def restarted(kit: Kit, manager: LogManager) -> Log:
+    manager.shutdown(1)
+    (log,) = kit.started(default_config=TEN_A_SEGMENT).logs
+    log.set_high_watermark(log.visible_end)
+    return log
+
+
+NAMES = [f"{0:020d}.log", f"{0:020d}.index", f"{20:020d}.log", ".snapshot"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_segment_that_gets_no_other_name_goes_with_its_delay(name: str) -> None:
+    kit = Kit()
+    manager, log = filled(kit)
+    log.delete_records(50)
+    refused = kit.disk.inject("rename", errno.ENOSPC, path=name)
+    delete(kit, manager, removes=False)
+    manager.checkpoint_log_start_offsets()
+    assert kit.content("/data/log-start-offset-checkpoint") == b"0\n1\nt 0 50\n"
+    delete(kit, manager)
+    assert (refused.times, manager.offline_dirs) == (0, {})
+    assert {one[:20] for one in kit.disk.list(log.directory) if one[0] == "0"} == {f"{50:020d}"}
+    manager.checkpoint_log_start_offsets()
+    assert kit.content("/data/log-start-offset-checkpoint") == b"0\n0\n"
+
+    assert offsets(restarted(kit, manager)) == list(range(50, 60))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_deleted_records_that_keep_their_names_are_not_served_again(name: str) -> None:
+    """Nor what lies below a hole: the segments behind have got their other names."""
+    kit = Kit()
+    manager, log = filled(kit, 120)
+    log.delete_records(100)
+    refused = kit.disk.inject("rename", errno.ENOSPC, path=name)
+    delete(kit, manager, removes=False)
+    assert refused.times == 0
+    again = restarted(kit, manager)
+
+    assert again.log_start_offset == 100
+    assert offsets(again) == list(range(100, 120))
