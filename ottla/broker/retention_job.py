@@ -101,7 +101,8 @@ async def remove_deleted(rooms: Rooms) -> None:
     directories = []
     for removal in logs.deletions.due_directories():
         await _go(logs.deletions.remove_directory(removal))
-        directories.append(removal.path)
+        if not logs.deletions.awaits(removal):
+            directories.append(removal.path)
     if directories:
         rooms.events.info("directories_removed", count=len(directories), first=directories[0])
     for log, segments in logs.deletions.due_segments(logs.logs):

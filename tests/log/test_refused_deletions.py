@@ -78,3 +78,50 @@ def test_deleted_records_that_keep_their_names_are_not_served_again(name: str) -
 
     assert again.log_start_offset == 100
     assert offsets(again) == list(range(100, 120))
+
+
+@pytest.mark.parametrize(("call", "number"), [("sync_dir", errno.EMFILE), ("remove", errno.ENOSPC)])
+def test_segments_whose_removal_is_refused_go_with_the_next_round(call: str, number: int) -> None:
+    kit = Kit()
+    manager, log = filled(kit)
+    log.delete_records(40)
+    refused = kit.disk.inject(call, number, path=log.directory)
+    delete(kit, manager)
+    assert refused.times == 0
+    assert [one for one in kit.disk.list(log.directory) if one.endswith(".deleted")]
+    delete(kit, manager)
+
+    assert not [one for one in kit.disk.list(log.directory) if one.endswith(".deleted")]
+    assert not manager.offline_dirs
+    assert kit.events.names.count("disk_call_refused") == 1
+
+
+def test_a_failed_sync_of_the_names_of_segments_is_not_repeated() -> None:
+    """Whatever it says: the next one would say yes and mean nothing."""
+    kit = Kit("/data", "/data2")
+    manager, log = filled(kit)
+    log.delete_records(40)
+    kit.disk.inject("sync_dir", errno.ENOSPC, path=log.directory)
+    log_dir = manager.dir_of(log)
+    delete(kit, manager)
+
+    assert list(manager.offline_dirs) == [log_dir]
+
+
+@pytest.mark.parametrize(("call", "number"), [("list", errno.EMFILE), ("remove", errno.ENOSPC)])
+def test_a_directory_whose_removal_is_refused_goes_with_the_next_round(
+    call: str, number: int
+) -> None:
+    kit = Kit()
+    manager, _ = filled(kit)
+    manager.delete("t", 0)
+    refused = kit.disk.inject(call, number, path="/data/t-0")
+    kit.clock.advance(CONFIG.file_delete_delay_ms)
+    for left in (1, 0):
+        for removal in manager.deletions.due_directories():
+            list(manager.deletions.remove_directory(removal))
+            assert manager.deletions.awaits(removal) is bool(left)
+        assert refused.times == 0
+        assert len([one for one in kit.disk.list("/data") if one.startswith("t-0")]) == left
+
+    assert not manager.offline_dirs

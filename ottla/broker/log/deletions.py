@@ -4,7 +4,8 @@ The rules of `retention` say which segments go. The files of what was deleted st
 file.delete.delay.ms is over: deleted segments wait in their own log, under another name, the
 directories of deleted partitions wait here. `due_segments` and `due_directories` give each out
 once, on the loop; to unlink large files takes long, so `remove_segments` and `remove_directory` go
-by steps, which may run in a worker. What fails there is told to the `faults` by `post_error`.
+by steps, which may run in a worker. What fails there is told to the `faults` by `post_error`; what
+is only refused waits for the next round.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 
-from ottla.broker.faults import Call, DiskFaults
+from ottla.broker.faults import Call, DiskFaults, Reaction
 from ottla.broker.log.checkpoints import parent_of
 from ottla.broker.log.directories import partition_name
+from ottla.broker.log.flush import call_of
 from ottla.broker.log.log import Log
 from ottla.broker.log.rearranging import Removal
 from ottla.broker.log.retention import newest_of
@@ -140,7 +142,11 @@ class Deletions:
                         yield
                 self._disk.remove(removal.path)
         except OSError as error:
-            self._post_error(partial(self._faults.failed, removal.log_dir, Call.WRITE, error))
+            self._post_error(partial(self._not_removed, removal, error))
+
+    def awaits(self, removal: Removal) -> bool:
+        """Whether the directory is still to be removed: that was refused."""
+        return removal in self._waiting
 
     def due_segments(self, logs: Iterable[Log]) -> list[tuple[Log, list[Segment]]]:
         """Deleted segments whose delay is over, by log; for `remove_segments`."""
@@ -153,10 +159,20 @@ class Deletions:
         try:
             yield from log.segments.remove_deleted(segments)
         except OSError as error:
-            log_dir = parent_of(log.directory)
-            self._post_error(partial(self._faults.failed, log_dir, Call.WRITE, error))
+            self._post_error(partial(self._segments_not_removed, log, segments, error))
 
     def close(self) -> None:
         """Closes the files that are still open; the next start removes the directories."""
         for removal in self._waiting:
             removal.close()
+
+    # inside; on the loop
+
+    def _not_removed(self, removal: Removal, error: OSError) -> None:
+        if self._faults.failed(removal.log_dir, Call.WRITE, error) is Reaction.REFUSED:
+            self._waiting.append(removal)
+
+    def _segments_not_removed(self, log: Log, segments: list[Segment], error: OSError) -> None:
+        log_dir = parent_of(log.directory)
+        if self._faults.failed(log_dir, call_of(error), error) is Reaction.REFUSED:
+            log.segments.put_back(segments, self._clock.wall_ms())

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from itertools import accumulate, islice
 from typing import overload
 
+from ottla.broker.log.flush import run_sync
 from ottla.broker.log.offset_index import RELATIVE_OFFSET_MAX
 from ottla.broker.log.partition_dir import PartitionDir
 from ottla.broker.log.segment import (
@@ -354,15 +355,20 @@ class Segments:
                 segment.release()
         return due
 
+    def put_back(self, deleted: list[Segment], now_ms: int) -> None:
+        """Their removal was refused: `take_deleted` is to give them out again."""
+        self._deleted += [(now_ms, segment) for segment in deleted]
+
     def remove_deleted(self, deleted: list[Segment]) -> Iterator[None]:
         """Removes their files: a sync of the directory, then a segment with each step. The steps
-        may run in a worker: to unlink a large file takes long.
+        may run in a worker: to unlink a large file takes long. After an OSError that is no
+        SyncFailed it may be repeated, see `put_back`.
 
         If the directory is set aside meanwhile, they go with it.
         """
         self.set_aside(deleted)  # those whose new name was refused
         # Until no old name can come back, the files stay: recovery knows by them what is gone.
-        self._directory.sync()
+        run_sync(self._directory.sync)
         try:
             for segment in deleted:
                 yield

@@ -21,12 +21,12 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from ottla.broker.faults import Call, takes_dir_offline
+from ottla.broker.faults import takes_dir_offline
 from ottla.broker.log.checkpoints import MalformedFile
-from ottla.broker.log.flush import FlushTicket
+from ottla.broker.log.flush import FlushTicket, call_of
 from ottla.broker.ports import Clock, Disk, Events
 from ottla.broker.quorum.raft import Known, Output, QuorumError, Raft
-from ottla.broker.quorum.snapshot import SnapshotId, SyncFailed
+from ottla.broker.quorum.snapshot import SnapshotId
 from ottla.broker.quorum.store import Loaded, QuorumSettings, QuorumStore
 from ottla.broker.quorum.vote_file import read_vote_state, write_vote_state
 from ottla.broker.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
@@ -502,5 +502,4 @@ def _give_up(changes: list[_Change], error: KafkaError) -> None:
 
 def _is_final(error: OSError) -> bool:
     """Whether the dir of the metadata log is lost by what a snapshot, or a removal, met there."""
-    call = Call.SYNC if isinstance(error, SyncFailed) else Call.WRITE
-    return takes_dir_offline(call, error)
+    return takes_dir_offline(call_of(error), error)

@@ -19,7 +19,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from ottla.broker.log.checkpoints import parent_of
-from ottla.broker.log.flush import NO_DESCRIPTOR_ERRORS
+from ottla.broker.log.flush import run_sync
 from ottla.broker.ports import Disk
 from ottla.broker.quorum.voters import VoterSet
 from ottla.protocol.errors import KafkaError
@@ -55,12 +55,6 @@ T = TypeVar("T")
 
 class SnapshotError(Exception):
     """A file is no whole snapshot; the text says where it breaks."""
-
-
-class SyncFailed(OSError):
-    """A sync failed, of a file or of the names beside it. It is final, also for others: the kernel
-    has marked clean what it was to bring to disk, the name of a new segment, say, and whoever syncs
-    the same directory next is told that all is well."""
 
 
 class SnapshotId(NamedTuple):
@@ -125,21 +119,12 @@ def write_batches(disk: Disk, path: str, batches: Iterable[bytearray], *, part: 
         for batch in batches:
             file.pwrite(batch, position)
             position += len(batch)
-        _sync(file.sync)
+        run_sync(file.sync)
     finally:
         file.close()
     disk.rename(part, path)
-    _sync(partial(disk.sync_dir, parent_of(path)))
+    run_sync(partial(disk.sync_dir, parent_of(path)))
     return position
-
-
-def _sync(sync: Callable[[], None]) -> None:
-    try:
-        sync()
-    except OSError as error:
-        if error.errno in NO_DESCRIPTOR_ERRORS:
-            raise  # the directory could not be opened, and so nothing was marked clean
-        raise SyncFailed(error.errno, error.strerror, error.filename) from error
 
 
 def snapshot_batches(
