@@ -42,6 +42,7 @@ async def apply_retention(rooms: Rooms) -> None:
     """Deletes what the rules doom; the files go file.delete.delay.ms later.
 
     Where a log loses all that it has, a new segment begins, and the last goes when it is synced.
+    What is not synced itself is synced now, and goes with the next run.
     """
     logs = rooms.logs
     await in_worker(logs.checkpoint_recovery_points)
@@ -49,6 +50,10 @@ async def apply_retention(rooms: Rooms) -> None:
         await _delete_segments(rooms, log)
         if number % LOGS_AT_ONCE == 0:
             await asyncio.sleep(0)
+    for log in logs.deletions.take_unsynced():
+        partition = rooms.replicas.get(log.topic, log.partition)
+        if partition is not None:
+            rooms.replicas.flush(partition)
 
 
 async def _delete_segments(rooms: Rooms, log: Log) -> None:

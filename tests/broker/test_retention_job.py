@@ -46,6 +46,33 @@ async def test_nothing_is_synced_on_the_loop_and_everything_goes() -> None:
         assert f"{0:020d}.log.deleted" not in house.disk.list(log.directory)
 
 
+async def test_what_nobody_else_would_sync_is_synced_and_goes() -> None:
+    """An idle topic with Kafka's own flush.messages: its active segment, too."""
+    async with House() as house:
+        configs = {"retention.ms": "1000", "flush.messages": str(2**63 - 1)}
+        await house.create("t", configs=configs)
+        for _ in range(3):
+            await house.append("t", 0, [b"value"])
+        partition = house.rooms.replicas.get("t", 0)
+        assert partition is not None
+        log = partition.log
+        await apply_retention(house.rooms)
+        assert not partition.flushing, "nothing is old, so nothing is synced"
+        house._clock.advance(DAY_MS)
+        await apply_retention(house.rooms)
+        assert (log.log_start_offset, log.durable_end) == (0, 0)
+        async with asyncio.timeout(5):
+            while partition.flushing:
+                await asyncio.sleep(0)
+            await apply_retention(house.rooms)
+            while log.segments.awaits_sync:
+                await asyncio.sleep(0)
+        await remove_deleted(house.rooms)
+
+        assert [one.base_offset for one in log.segments] == [3]
+        assert (log.log_start_offset, log.log_end_offset) == (3, 3)
+
+
 @pytest.mark.parametrize(("days", "left"), [(0, 6), (4, 4), (6, 2)])
 async def test_the_age_of_segments_is_read_by_the_worker(days: int, left: int) -> None:
     """After a start nobody has opened them."""

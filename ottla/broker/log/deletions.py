@@ -54,6 +54,7 @@ class Deletions:
         self._post_error = post_error
         self._written_point = written_point
         self._held_back: dict[Log, None] = {}
+        self._unsynced: dict[Log, None] = {}
         self._waiting: list[Removal] = []
 
     def __len__(self) -> int:
@@ -81,7 +82,7 @@ class Deletions:
         if below is None:
             return []
         try:
-            _, segments = log.retire_old_segments(
+            _, segments, is_held_back = log.retire_old_segments(
                 self._clock.wall_ms(), below=below, at_most=SEGMENTS_AT_ONCE, newest=newest
             )
         except OSError as error:
@@ -91,6 +92,8 @@ class Deletions:
             name = partition_name(log.topic, log.partition)
             self._events.error("retention_failed", partition=name, error=str(error))
             return []
+        if is_held_back:
+            self._unsynced[log] = None
         if log.segments.awaits_sync:
             self._held_back[log] = None
         return segments
@@ -113,6 +116,12 @@ class Deletions:
         """The logs of which segments wait for a flush before they go, each once."""
         held_back, self._held_back = self._held_back, {}
         return list(held_back)
+
+    def take_unsynced(self) -> list[Log]:
+        """The logs of which segments go when they are synced, and that is checkpointed, each once.
+        Where flush.messages does not ask for it, nobody else may ever sync the last one."""
+        unsynced, self._unsynced = self._unsynced, {}
+        return list(unsynced)
 
     def add(self, log_dir: str, path: str, log: Log | None) -> None:
         """A directory that was set aside; it goes when readers of its log, if any, are through."""

@@ -42,7 +42,7 @@ class TrimmableLog(ReadableLog):
 
         A rename that was refused is tried again when the files go.
         """
-        doomed, retired = self.retire_old_segments(now_ms, below=below, at_most=at_most)
+        doomed, retired, _ = self.retire_old_segments(now_ms, below=below, at_most=at_most)
         self.segments.await_removal(retired, now_ms)
         self.segments.set_aside(retired)
         return doomed
@@ -54,10 +54,11 @@ class TrimmableLog(ReadableLog):
         below: int = LONG_MAX,
         at_most: int | None = None,
         newest: Callable[[Segment], int] = newest_of,
-    ) -> tuple[list[Doomed], list[Segment]]:
+    ) -> tuple[list[Doomed], list[Segment], bool]:
         """Takes out of the log what the retention rule dooms, oldest first: of what ends at or
         below an offset, so many segments at most. For `segments.set_aside`, which may run in a
-        worker, and then `segments.await_removal`.
+        worker, and then `segments.await_removal`. Also whether others are doomed that end above
+        that offset.
 
         Where all are doomed a new one begins, and the last of them stays until a flush has synced
         that: `segments.awaits_sync` says so. Raises KafkaError where the times of the segments
@@ -68,7 +69,7 @@ class TrimmableLog(ReadableLog):
                 self.segments[:],
                 config=self._config,
                 log_start_offset=self.log_start_offset,
-                high_watermark=min(self.high_watermark, below),
+                high_watermark=self.high_watermark,
                 log_end_offset=self.log_end_offset,
                 now_ms=now_ms,
                 at_most=at_most,
@@ -76,6 +77,10 @@ class TrimmableLog(ReadableLog):
             )
         except OSError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        ends = [segment.base_offset for segment in self.segments[1 : len(doomed) + 1]]
+        free = bisect_right([*ends, self.log_end_offset], below, hi=len(doomed))
+        is_held_back = free < len(doomed)
+        del doomed[free:]
         if len(doomed) == len(self.segments):
             try:
                 self._roll(now_ms)
@@ -84,7 +89,7 @@ class TrimmableLog(ReadableLog):
         if doomed:
             doomed = doomed[: self.segments.count_synced(len(doomed))]
         if not doomed:
-            return doomed, []
+            return doomed, [], is_held_back
         retired = self.segments.retire(len(doomed))
         for segment, why in zip(retired, doomed, strict=True):
             self._directory.events.info(
@@ -92,7 +97,7 @@ class TrimmableLog(ReadableLog):
             )
         self._start_at(max(self.log_start_offset, self.segments[0].base_offset))
         self._move_high_watermark(self.high_watermark)
-        return doomed, retired
+        return doomed, retired, is_held_back
 
     def truncate_to(self, offset: int) -> None:
         """Cuts off every batch that ends at or above `offset`.
