@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from ottla.broker.log.deletions import IN_USE_RETRY_MS
 from ottla.broker.log.log import Log
 from ottla.broker.log.manager import LogManager
 from tests.log.logs import offsets
@@ -35,6 +36,12 @@ def delete(kit: Kit, manager: LogManager, *, removes: bool = True) -> None:
         kit.clock.advance(CONFIG.file_delete_delay_ms)
         for log, segments in manager.deletions.due_segments(manager.logs):
             list(manager.deletions.remove_segments(log, segments))
+
+
+def remove_directories(kit: Kit, manager: LogManager) -> None:
+    kit.clock.advance(CONFIG.file_delete_delay_ms)
+    for removal in manager.deletions.due_directories():
+        list(manager.deletions.remove_directory(removal))
 
 
 def restarted(kit: Kit, manager: LogManager) -> Log:
@@ -125,3 +132,52 @@ def test_a_directory_whose_removal_is_refused_goes_with_the_next_round(
         assert len([one for one in kit.disk.list("/data") if one.startswith("t-0")]) == left
 
     assert not manager.offline_dirs
+
+
+def test_a_directory_that_somebody_has_put_into_a_deleted_partition_goes_with_it() -> None:
+    kit = Kit()
+    manager, log = filled(kit, 20)
+    for path in ("backup", "backup/inner", "backup/inner/empty", "more"):
+        kit.disk.make_dir(f"{log.directory}/{path}")
+    for path in ("backup/a", "backup/inner/b", "backup/inner/c", "more/d"):
+        kit.disk.open(f"{log.directory}/{path}", create=True).close()
+    manager.delete("t", 0)
+    remove_directories(kit, manager)
+
+    assert not manager.offline_dirs
+    assert not [one for one in kit.disk.list("/data") if one.startswith("t-0")]
+
+
+@pytest.mark.parametrize("number", [errno.ENOTEMPTY, errno.EBUSY])
+def test_a_directory_that_is_in_use_is_told_and_tried_again(number: int) -> None:
+    """NFS keeps a file there that is open; or something is mounted in it."""
+    kit = Kit()
+    manager, log = filled(kit, 20)
+    files = kit.disk.list(log.directory)
+    manager.delete("t", 0)
+    busy = kit.disk.inject("remove", number, path="-delete", passing=len(files))
+    remove_directories(kit, manager)
+    assert busy.times == 0
+    assert not manager.offline_dirs
+    assert kit.events.names.count("directory_in_use") == 1
+    remove_directories(kit, manager)
+    assert [one for one in kit.disk.list("/data") if one.startswith("t-0")]
+    kit.clock.advance(IN_USE_RETRY_MS)
+    remove_directories(kit, manager)
+
+    assert not [one for one in kit.disk.list("/data") if one.startswith("t-0")]
+    assert kit.events.names.count("directory_in_use") == 1
+
+
+def test_a_directory_that_somebody_removes_meanwhile_is_no_fault() -> None:
+    kit = Kit()
+    manager, log = filled(kit, 20)
+    kit.disk.make_dir(f"{log.directory}/backup")
+    kit.disk.open(f"{log.directory}/backup/a", create=True).close()
+    manager.delete("t", 0)
+    kit.disk.inject("list", errno.ENOENT, path="/backup")
+    remove_directories(kit, manager)
+    remove_directories(kit, manager)
+
+    assert not manager.offline_dirs
+    assert not [one for one in kit.disk.list("/data") if one.startswith("t-0")]

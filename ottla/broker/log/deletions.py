@@ -10,8 +10,10 @@ is only refused waits for the next round.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 from ottla.broker.faults import Call, DiskFaults, Reaction
@@ -29,6 +31,11 @@ from ottla.protocol.errors import KafkaError
 SEGMENTS_AT_ONCE = 4
 # Files of a deleted partition that are removed in one step: those of a segment.
 FILES_AT_ONCE = 4
+# A directory that is not empty any more, or has something mounted in it, or a file that NFS keeps
+# for who has it open: they say nothing of the disk, and may pass.
+IN_USE_ERRORS = frozenset({errno.ENOTEMPTY, errno.EBUSY})
+# Seldom, for each try is told, and where it does not pass by itself somebody has to do something.
+IN_USE_RETRY_MS = 600_000
 
 PostError = Callable[[Callable[[], object]], object]
 
@@ -141,21 +148,35 @@ class Deletions:
         return [one for one in due if one.log_dir not in self._faults.offline]
 
     def remove_directory(self, removal: Removal) -> Iterator[None]:
-        """Removes the files, a few with each step. The steps may run in a worker."""
+        """Removes all that is in it, a few files with each step. The steps may run in a worker."""
         try:
             if self._disk.exists(removal.path):
-                for number, name in enumerate(self._disk.list(removal.path), 1):
-                    with suppress(FileNotFoundError):  # somebody made room by hand
-                        self._disk.remove(f"{removal.path}/{name}")
-                    if number % FILES_AT_ONCE == 0:
-                        yield
-                self._disk.remove(removal.path)
+                yield from self._empty(removal.path)
         except OSError as error:
             self._post_error(partial(self._not_removed, removal, error))
 
+    def _empty(self, path: str) -> Iterator[None]:
+        """Removes a directory, those in it first, however deep."""
+        waiting = [path]
+        while waiting:
+            for number, name in enumerate(self._disk.list(waiting[-1]), 1):
+                try:
+                    with suppress(FileNotFoundError):  # somebody made room by hand
+                        self._disk.remove(f"{waiting[-1]}/{name}")
+                except OSError as error:
+                    if error.errno != errno.ENOTEMPTY:
+                        raise
+                    # Somebody has put it there; the partition it is in is deleted.
+                    waiting.append(f"{waiting[-1]}/{name}")
+                    break
+                if number % FILES_AT_ONCE == 0:
+                    yield
+            else:
+                self._disk.remove(waiting.pop())
+
     def awaits(self, removal: Removal) -> bool:
         """Whether the directory is still to be removed: that was refused."""
-        return removal in self._waiting
+        return any(one.path == removal.path for one in self._waiting)
 
     def due_segments(self, logs: Iterable[Log]) -> list[tuple[Log, list[Segment]]]:
         """Deleted segments whose delay is over, by log; for `remove_segments`."""
@@ -178,7 +199,14 @@ class Deletions:
     # inside; on the loop
 
     def _not_removed(self, removal: Removal, error: OSError) -> None:
-        if self._faults.failed(removal.log_dir, Call.WRITE, error) is Reaction.REFUSED:
+        if error.errno in IN_USE_ERRORS:
+            self._events.warning("directory_in_use", path=removal.path, error=str(error))
+            due_ms = self._clock.monotonic_ms() + IN_USE_RETRY_MS
+            self._waiting.append(replace(removal, due_ms=due_ms))
+            return
+        is_seen_to = error.errno == errno.ENOENT  # somebody is about to remove it by hand
+        failed = partial(self._faults.failed, removal.log_dir, Call.WRITE, error)
+        if is_seen_to or failed() is Reaction.REFUSED:
             self._waiting.append(removal)
 
     def _segments_not_removed(self, log: Log, segments: list[Segment], error: OSError) -> None:
