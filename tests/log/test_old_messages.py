@@ -184,7 +184,7 @@ def test_they_move_to_another_log_dir(name: str) -> None:
     copy.make(source.topic_id)
     copy.open(source, clean=True)
     assert copy.log is not None
-    copy.start_over(first_base_offset(source))
+    copy.start_over(first_base_offset(source), source.producer_state.snapshot())
     while (found := next_slice(source, copy.log)) is not None:
         copy.append(found.read(), CONFIG)
     assert continues(source, copy.log)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import random
+
+import pytest
 
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.record import Record
+from ottla.testing.platter import CrashMode
 from tests.handlers.rooms import START_MS, House
-from tests.replication.test_moves import TWO_DIRS, check, movers
+from tests.replication.test_moves import TWO_DIRS, check, movers, only, open_dirs
 
 
 async def test_a_copy_with_batches_that_wait_for_a_sync_is_started_over() -> None:
@@ -54,3 +58,27 @@ async def test_records_are_deleted_twice_during_the_exchange() -> None:
 
         assert mover.log_dir == target
         assert (new.log_start_offset, new.log_end_offset) == (22, 22)
+
+
+@pytest.mark.parametrize("is_emptied", [True, False])
+@pytest.mark.parametrize("crashes", [True, False])
+async def test_producers_are_known_whose_batches_are_deleted(
+    is_emptied: bool, crashes: bool
+) -> None:
+    """Also by what a crash leaves: no batch of the copy speaks for them."""
+    async with House(TWO_DIRS) as house:
+        mover = await movers(house, batches=5)
+        old = mover.partition.log
+        old.delete_records(5)
+        if not is_emptied:
+            await house.append("t", 0, [b"of nobody"])
+        known = old.producer_state.producers[7].batches[-1]
+        await mover.alter(mover.other_dir)
+        await mover.moves.run()
+        log = mover.partition.log
+        assert log is not old
+        if crashes:
+            log = only(open_dirs(house.disk.crash(random.Random(1), CrashMode.PREFIX)))
+
+        assert log.log_end_offset == old.log_end_offset
+        assert log.producer_state.producers[7].batches[-1] == known

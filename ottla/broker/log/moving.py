@@ -179,10 +179,14 @@ class FutureCopy:
         own = cast("Disk", _OwnDescriptors(self._disk))
         self.log = self._open_at(own, self.path, source, clean=clean)
 
-    def start_over(self, base_offset: int) -> None:
-        """Empties it; its next batch begins at or above `base_offset`."""
+    def start_over(self, base_offset: int, producers: bytes) -> None:
+        """Empties it; its next batch begins at or above `base_offset`.
+
+        `producers` is a snapshot of those whose batches are all below that: the copy will have
+        nothing else of them, nor a recovery of it.
+        """
         assert self.log is not None
-        self.log.truncate_fully_and_start_at(base_offset)
+        self.log.truncate_fully_and_start_at(base_offset, producers=producers)
 
     def append(self, data: bytes, config: LogConfig) -> int:
         """Takes up the whole batches that the data begins with; how many bytes that were.

@@ -399,10 +399,15 @@ class ProducerState:
             del producer.batches[:-BATCHES_KEPT]
         self.history_end = None
 
-    def snapshot(self) -> bytes:
-        """The file that keeps this state."""
+    def snapshot(self, *, below: int | None = None) -> bytes:
+        """The file that keeps this state; or, of the producers that batches from an offset on say
+        nothing of, what it was there: of those whose last batch lies below it."""
         entries = bytearray()
+        count = 0
         for producer_id, producer in self.producers.items():
+            if below is not None and producer.batches and producer.batches[-1].last_offset >= below:
+                continue
+            count += 1
             if producer.batches:
                 last = producer.batches[-1]
                 sequence, offset = last.last_sequence, last.last_offset
@@ -420,9 +425,8 @@ class ProducerState:
                 producer.coordinator_epoch,
                 NO_OFFSET if start is None else start,
             )
-        count = len(self.producers).to_bytes(4, "big")
-        body = count + entries
-        return _SNAPSHOT_HEADER.pack(SNAPSHOT_VERSION, crc32c(body), len(self.producers)) + entries
+        body = count.to_bytes(4, "big") + entries
+        return _SNAPSHOT_HEADER.pack(SNAPSHOT_VERSION, crc32c(body), count) + entries
 
     @classmethod
     def from_snapshot(cls, data: bytes, end_offset: int, now_ms: int) -> ProducerState:

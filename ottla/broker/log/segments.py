@@ -229,6 +229,11 @@ class Segments:
         self._unsynced_snapshots.append(offset)
         return segment
 
+    def keep_snapshot(self, offset: int, snapshot: bytes) -> None:
+        """Writes what is known of producers at the base of the only segment. Raises OSError."""
+        write_snapshot(self._directory, offset, snapshot)
+        self._unsynced_snapshots.append(offset)
+
     def open_unsynced(self) -> tuple[list[File], list[File]]:
         """What a flush has to sync: the .log files, which are shared, and files to be closed."""
         is_alone = not self._unsynced and not self._unsynced_snapshots

@@ -115,13 +115,18 @@ class TrimmableLog(ReadableLog):
             self._directory.disk.sync_dir(self.directory)
         self._set_end(self.segments.active.truncate_to(offset))
 
-    def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Empties the log; its next offset is `offset`."""
+    def truncate_fully_and_start_at(self, offset: int, *, producers: bytes | None = None) -> None:
+        """Empties the log; its next offset is `offset`.
+
+        `producers` is the snapshot of those that it is to know there; the next flush syncs it.
+        """
         now_ms = self.segments.active.last_modified
         self.waypoints.forget()
         self.segments.remove_from(0)
         remove_snapshots(self._directory)
         self.segments.begin(offset, now_ms)
+        if producers is not None:
+            self.segments.keep_snapshot(offset, producers)
         self._directory.disk.sync_dir(self.directory)
         self.epochs.clear()
         self.log_start_offset = self.durable_end = self.visible_end = offset

@@ -220,7 +220,8 @@ class ReplicaMoves:
     async def _start_over(self, copy: FutureCopy, source: Log) -> None:
         with _reading():
             base_offset = min(first_base_offset(source), source.log_start_offset)
-        await self._work(partial(copy.start_over, base_offset))
+        producers = source.producer_state.snapshot(below=base_offset)
+        await self._work(partial(copy.start_over, base_offset, producers))
 
     async def _copy_some(self, move: Move) -> bool:
         """One turn; False when the copy has nearly all, or the move has ended."""
