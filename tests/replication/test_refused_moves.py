@@ -93,6 +93,45 @@ async def test_a_copy_that_could_not_be_closed_in_good_order_is_not_taken_for_it
         assert not found.clean
 
 
+@pytest.mark.parametrize(
+    ("call", "number", "path"),
+    [
+        ("rename", errno.ENOSPC, "-future"),
+        ("sync_dir", errno.EMFILE, ""),
+        ("open", errno.EMFILE, "/t-0/"),
+        ("open", errno.ENOMEM, "/t-0/"),
+    ],
+)
+async def test_a_copy_that_is_refused_its_name_is_given_up_and_nothing_else(
+    call: str, number: int, path: str
+) -> None:
+    """The third step of the exchange: what was refused says nothing of the disk."""
+    async with House(TWO_DIRS) as house:
+        mover = await movers(house)
+        before, target = mover.log_dir, mover.other_dir
+        where = path if path == "-future" else f"{target}{path}"
+        fault = house.disk.inject(call, number, path=where, times=0)
+
+        def refuse() -> None:
+            fault.times = 1
+
+        assert await mover.alter(target) == 0
+        mover.before = ("take_name", refuse)
+        await mover.moves.run()
+        assert fault.times == 0
+        assert (mover.log_dir, house.rooms.logs.offline_dirs) == (before, {})
+        assert len(house.events.named("replica_move_failed")) == 1
+        await mover.send()
+        for mode in CrashMode:  # wherever the names came to
+            manager = open_dirs(house.disk.crash(random.Random(1), mode))
+            check(only(manager), mover.acknowledged)
+        assert names_in(house.disk, target, Kind.PARTITION) == []
+        await mover.alter(target)
+        await mover.moves.run()
+        assert mover.log_dir == target
+        check(mover.partition.log, mover.acknowledged)
+
+
 async def test_a_directory_in_the_way_ends_the_move_and_nothing_else() -> None:
     async with House(TWO_DIRS) as house:
         mover = await movers(house)

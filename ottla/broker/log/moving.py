@@ -25,6 +25,7 @@ The file is absent in a directory that was never moved; Apache Kafka passes it o
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import cast
 
 from ottla.broker.descriptors import HeldDescriptors
@@ -45,6 +46,7 @@ from ottla.broker.log.directories import (
     partition_name,
 )
 from ottla.broker.log.file_slice import FileSlice
+from ottla.broker.log.flush import run_sync
 from ottla.broker.log.loading import Survey, doubled_partitions, leave_out
 from ottla.broker.log.log import UPPER_LOG_END, Log
 from ottla.broker.log.producer_state import ProducerState
@@ -146,7 +148,7 @@ class FutureCopy:
         self.path = path
         self.name = name
         self.log: Log | None = None
-        # False once it has its final name.
+        # False once it is the log.
         self.is_there = True
         self._disk = disk
         self._clock = clock
@@ -177,7 +179,7 @@ class FutureCopy:
             write_partition_metadata(self._disk, self.path, source.topic_id)
             clean = False
         own = cast("Disk", _OwnDescriptors(self._disk))
-        self.log = self._open_at(own, self.path, source, clean=clean)
+        self.log = self._open_at(own, source, clean=clean)
 
     def start_over(self, base_offset: int, producers: bytes) -> None:
         """Empties it; its next batch begins at or above `base_offset`.
@@ -247,25 +249,37 @@ class FutureCopy:
         log.close(clean=True)
 
     def take_name(self, source: Log) -> Log:
-        """Step 3: the copy under its name, open. Its dir's checkpoints must know of it before."""
-        path = f"{self.log_dir}/{partition_name(self.name.topic, self.name.partition)}"
+        """Step 3: the copy under its name, open. Its dir's checkpoints must know of it before.
+
+        Raises OSError, SyncFailed if a sync said no; `has_name` tells then which name it has.
+        """
+        self._disk.rename(self.path, self._final_path)
+        self.path = self._final_path
+        run_sync(partial(self._disk.sync_dir, self.log_dir))
+        log = self._open_at(self._disk, source, clean=True)
         self.is_there = False
-        self._disk.rename(self.path, path)
-        self._disk.sync_dir(self.log_dir)
-        log = self._open_at(self._disk, path, source, clean=True)
         self.log = None
         return log
 
-    def _open_at(self, disk: Disk, path: str, source: Log, *, clean: bool) -> Log:
+    @property
+    def has_name(self) -> bool:
+        """Whether its directory has the name of the partition."""
+        return self.path == self._final_path
+
+    @property
+    def _final_path(self) -> str:
+        return f"{self.log_dir}/{partition_name(self.name.topic, self.name.partition)}"
+
+    def _open_at(self, disk: Disk, source: Log, *, clean: bool) -> Log:
         return Log.open(
             disk,
-            path,
+            self.path,
             topic=source.topic,
             partition=source.partition,
             topic_id=source.topic_id,
             config=source.config,
             recovery_point=0,
-            log_start_offset=source.log_start_offset if path != self.path else 0,
+            log_start_offset=source.log_start_offset if self.has_name else 0,
             high_watermark=source.high_watermark,
             clean=clean,
             now_ms=self._clock.wall_ms(),

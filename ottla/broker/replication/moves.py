@@ -16,9 +16,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
-from ottla.broker.faults import Call
+from ottla.broker.faults import Call, Reaction
 from ottla.broker.log.checkpoints import TopicPartition
 from ottla.broker.log.directories import Kind, PartitionName, aside_name, partition_name
+from ottla.broker.log.flush import call_of
 from ottla.broker.log.log import Log
 from ottla.broker.log.manager import LogManager
 from ottla.broker.log.moving import (
@@ -320,22 +321,35 @@ class ReplicaMoves:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, what)
 
     async def _take_name(self, move: Move, old: Log) -> Log | None:
-        """Step 3. Where it fails the old log goes on, but above whatever is on that disk."""
+        """Step 3. Where it fails the old log goes on, but above whatever is on that disk.
+
+        KafkaError where it is refused, which ends the move.
+        """
+        copy, logs = move.copy, self._logs
+        refused: OSError | None = None
         try:
-            new = await self._work(partial(move.copy.take_name, old))
+            new = await self._work(partial(copy.take_name, old))
         except OSError as error:
-            self._logs.faults.failed(move.copy.log_dir, Call.SYNC, error)
+            if logs.faults.failed(copy.log_dir, call_of(error), error) is Reaction.REFUSED:
+                refused = error
         else:
-            if move.copy.log_dir not in self._logs.offline_dirs:
+            if copy.log_dir not in logs.offline_dirs:
                 return new
             new.close(clean=False)
+        if refused is None or copy.has_name:
+            await self._pass_over(old)
+        if refused is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(refused)) from refused
+        return None
+
+    async def _pass_over(self, old: Log) -> None:
+        """Gives the log a generation above that of its copy, which may have its name on disk."""
         disk, log_dir = self._logs.disk, self._logs.dir_of(old)
         try:
             generation = await self._work(partial(read_generation, disk, old.directory)) + 2
             await self._work(partial(write_generation, disk, old.directory, generation))
         except OSError as error:
             self._logs.faults.failed(log_dir, Call.SYNC, error)
-        return None
 
     def _replace(self, move: Move, partition: Partition, old: Log, new: Log) -> str:
         """The new log is served; the path that the old one's directory is to get."""
