@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from ottla.broker.log.directories import Kind
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.record import Record
 from ottla.testing.platter import CrashMode
 from tests.handlers.rooms import START_MS, House
-from tests.replication.test_moves import TWO_DIRS, check, movers, only, open_dirs
+from tests.replication.test_moves import TWO_DIRS, check, movers, names_in, only, open_dirs
 
 
 async def test_a_copy_with_batches_that_wait_for_a_sync_is_started_over() -> None:
@@ -82,3 +85,40 @@ async def test_producers_are_known_whose_batches_are_deleted(
 
         assert log.log_end_offset == old.log_end_offset
         assert log.producer_state.producers[7].batches[-1] == known
+
+
+@pytest.mark.parametrize("work", ["prepare", "expect", "complete", "take_name"])
+async def test_a_move_that_is_called_back_during_the_exchange_ends_at_home(work: str) -> None:
+    """Up to the last step it is given up; after that it is done, and then comes the way back."""
+    async with House(TWO_DIRS) as house:
+        mover = await movers(house)
+        home = mover.log_dir
+        called: list[asyncio.Task[int]] = []
+
+        def call_back() -> None:
+            called.append(asyncio.get_running_loop().create_task(mover.alter(home)))
+
+        await mover.alter(mover.other_dir)
+        in_place = mover.moves._in_worker
+
+        async def in_worker(work: Callable[[], Any]) -> Any:
+            done = await in_place(work)
+            await asyncio.sleep(0)  # a worker takes its time
+            return done
+
+        mover.moves._in_worker = in_worker
+        mover.before = (work, call_back)
+        await mover.moves.run()
+        (answer,) = called
+        assert await answer == 0
+        is_back = mover.log_dir == home
+        assert is_back is (work != "take_name")
+        assert len(await mover.described()) == 2 - is_back
+        await mover.moves.run()
+
+        assert mover.log_dir == home
+        assert await mover.described() == [(home, mover.partition.log.size_bytes, 0, False)]
+        await mover.send()
+        check(mover.partition.log, mover.acknowledged)
+        for log_dir in (home, mover.other_dir):
+            assert names_in(house.disk, log_dir, Kind.FUTURE) == []

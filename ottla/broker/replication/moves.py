@@ -109,21 +109,22 @@ class ReplicaMoves:
     async def begin(self, partition: Partition, log_dir: str) -> None:
         """Lets a led partition move to a log dir; its directory there is durable then.
 
-        A move to another dir is given up, and so is one where the dir is the partition's own.
-        Raises KafkaError where the dir fails.
+        A move to another dir is given up, and so is one where the dir is the partition's own; one
+        that is at its last step is waited for. Raises KafkaError where the dir fails.
         """
         key = (partition.topic, partition.index)
         move = self._moves.get(key)
         if move is not None and move.copy.log_dir == log_dir:
             return
-        is_own = self._logs.dir_of(partition.log) == log_dir
-        if not is_own:
+        if self._logs.dir_of(partition.log) != log_dir:
             self._see_room(log_dir)
         if move is not None:
             del self._moves[key]
             if move is not self._in_hand:
                 await self._remove(move)
-        if is_own:
+            elif self._exchanging is not None:
+                await asyncio.wait([self._exchanging])
+        if self._logs.dir_of(partition.log) == log_dir:
             return
         name = PartitionName(partition.topic, partition.index, Kind.FUTURE)
         path = f"{log_dir}/{aside_name(*key, Kind.FUTURE, self._rng)}"
@@ -291,6 +292,8 @@ class ReplicaMoves:
                 await self._work(partial(copy.complete, old, old.producer_state.snapshot()))
                 if old.log_start_offset != log_start_offset:
                     await self._work(partial(self._logs.expect, old, copy.log_dir))
+                if not self._is_current(move):
+                    return  # called back; from here on it is too late
                 new = await self._take_name(move, old)
                 if new is not None:
                     old_path = self._replace(move, partition, old, new)
