@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import random
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from ottla.broker.log.deletions import IN_USE_RETRY_MS
 from ottla.broker.log.log import Log
 from ottla.broker.log.manager import LogManager
+from ottla.testing.platter import CrashMode
 from tests.log.logs import offsets
 from tests.log.test_manager import CONFIG, TOPIC_ID, Kit, append, flush
 
@@ -85,6 +87,26 @@ def test_deleted_records_that_keep_their_names_are_not_served_again(name: str) -
 
     assert again.log_start_offset == 100
     assert offsets(again) == list(range(100, 120))
+
+
+@pytest.mark.parametrize("mode", [CrashMode.PREFIX, CrashMode.SUBSET])
+def test_deleted_records_do_not_come_back_with_the_names_of_their_segments(mode: CrashMode) -> None:
+    """The other names are durable when the files go; until then the log start is kept."""
+    kit = Kit()
+    manager, log = filled(kit)
+    log.delete_records(20)
+    manager.checkpoint_log_start_offsets()
+    delete(kit, manager, removes=False)
+    manager.checkpoint_log_start_offsets()
+    for seed in range(8):
+        left = Kit()
+        left.disk = kit.disk.crash(random.Random(seed), mode)
+        (again,) = left.started(default_config=TEN_A_SEGMENT).logs
+        assert again.log_start_offset == 20
+    delete(kit, manager)
+    manager.checkpoint_log_start_offsets()
+
+    assert kit.content("/data/log-start-offset-checkpoint") == b"0\n0\n"
 
 
 @pytest.mark.parametrize(("call", "number"), [("sync_dir", errno.EMFILE), ("remove", errno.ENOSPC)])

@@ -51,12 +51,12 @@ class Segments:
 
     __slots__ = (
         "_bases",
+        "_coming_back",
         "_config",
         "_deleted",
         "_directory",
         "_flushed_size",
         "_greatest_times",
-        "_misnamed",
         "_opened",
         "_roll_after_ms",
         "_roll_after_timestamp",
@@ -92,8 +92,8 @@ class Segments:
         self._greatest_times: list[int] | None = None
         # When the files of a deleted segment go.
         self._deleted: list[tuple[int, Segment]] = []
-        # Retired ones whose files still have the names of segments.
-        self._misnamed: dict[Segment, None] = {}
+        # Retired ones whose files may have the names of segments at the next start.
+        self._coming_back: dict[Segment, None] = {}
         self.configure(config)
 
     def __len__(self) -> int:
@@ -317,7 +317,7 @@ class Segments:
         self._greatest_times = None
         for segment in retired:
             self._forget(segment)
-            self._misnamed[segment] = None
+            self._coming_back[segment] = None
         return retired
 
     def set_aside(self, retired: list[Segment]) -> None:
@@ -329,12 +329,12 @@ class Segments:
             for suffix in SEGMENT_SUFFIXES:
                 name = f"{segment.base_offset:020d}{suffix}"
                 self._directory.add_suffix(name, DELETED_SUFFIX)
-            self._misnamed.pop(segment, None)
 
     @property
     def may_come_back(self) -> bool:
-        """Whether a start would take the files of retired segments for those of the log."""
-        return bool(self._misnamed)
+        """Whether a start might take the files of retired segments for those of the log: they still
+        have their names, or would have them again after a loss of power."""
+        return bool(self._coming_back)
 
     def await_removal(self, retired: list[Segment], now_ms: int) -> None:
         """Their files go when file.delete.delay.ms is over, also where they had to keep their
@@ -374,6 +374,8 @@ class Segments:
         self.set_aside(deleted)  # those whose new name was refused
         # Until no old name can come back, the files stay: recovery knows by them what is gone.
         run_sync(self._directory.sync)
+        for segment in deleted:
+            self._coming_back.pop(segment, None)
         try:
             for segment in deleted:
                 yield
