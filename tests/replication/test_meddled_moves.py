@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from ottla.broker.log.directories import Kind
+from ottla.broker.log.log import Log
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.record import Record
 from ottla.testing.platter import CrashMode
 from tests.handlers.rooms import START_MS, House
-from tests.replication.test_moves import TWO_DIRS, check, movers, names_in, only, open_dirs
+from tests.replication.test_moves import TWO_DIRS, T, check, movers, names_in, only, open_dirs
 
 
 async def test_a_copy_with_batches_that_wait_for_a_sync_is_started_over() -> None:
@@ -122,3 +123,32 @@ async def test_a_move_that_is_called_back_during_the_exchange_ends_at_home(work:
         check(mover.partition.log, mover.acknowledged)
         for log_dir in (home, mover.other_dir):
             assert names_in(house.disk, log_dir, Kind.FUTURE) == []
+
+
+async def test_retention_has_nothing_synced_of_a_log_that_is_exchanged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It comes back from its worker in the very turn in which the logs change."""
+    async with House(TWO_DIRS) as house:
+        mover = await movers(house, retention_bytes="0")
+        logs, log = house.rooms.logs, mover.partition.log
+        logs.checkpoint_recovery_points()
+        exchange = logs.exchange
+
+        def retain() -> None:
+            logs.deletions.delete_some_segments(log)
+            assert log.segments.awaits_sync
+
+        def exchange_late(old: Log, new: Log) -> str:
+            house.rooms.replicas.reconsider(*T)
+            house.rooms.replicas.flush(mover.partition)
+            return exchange(old, new)
+
+        await mover.alter(mover.other_dir)
+        mover.before = ("expect", retain)
+        monkeypatch.setattr(logs, "exchange", exchange_late)
+        await mover.moves.run()
+        await mover.send()
+
+        assert mover.partition.log is not log
+        check(mover.partition.log, mover.acknowledged[-1:])

@@ -154,7 +154,8 @@ class Replicas:
     def reconsider(self, topic: str, index: int) -> None:
         """Its configuration has changed: what flush.messages asks for is done at once."""
         partition = self.get(topic, index)
-        if partition is not None:
+        # One that is being exchanged begins no sync, and the log that comes is looked at by itself.
+        if partition is not None and partition.log.failed is None:
             self._look_again(partition)
 
     def keep_room(self, short: Mapping[str, OwnRoom]) -> None:
@@ -270,7 +271,9 @@ class Replicas:
                 waiter.listener.failed(waiter.part, ErrorCode.REQUEST_TIMED_OUT)
 
     def flush(self, partition: Partition) -> None:
-        if not partition.flushing and partition.log.durable_end < partition.log.log_end_offset:
+        log = partition.log
+        is_synced = log.durable_end == log.log_end_offset
+        if not partition.flushing and not is_synced and log.failed is None:
             self._begin_soon(partition)
 
     def is_syncing(self) -> bool:
