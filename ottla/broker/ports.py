@@ -55,6 +55,9 @@ class File(Protocol):
 
     def size(self) -> int: ...
 
+    def modified_ms(self) -> int:
+        """The wall time of the last write, as the file system has it."""
+
     def written_end(self) -> int:
         """Behind it nothing was ever written, as far as the file system tells: at most the size."""
 

@@ -137,6 +137,9 @@ class PosixFile:
     def size(self) -> int:
         return os.fstat(self._fd).st_size
 
+    def modified_ms(self) -> int:
+        return os.fstat(self._fd).st_mtime_ns // 1_000_000
+
     def written_end(self) -> int:
         size = self.size()
         if not hasattr(os, "SEEK_DATA"):

@@ -29,6 +29,7 @@ from typing import NoReturn, Self
 
 from ottla.broker.descriptors import HeldDescriptors
 from ottla.broker.ports import THIS_PROCESS, Buffer, File, Rng
+from ottla.testing.clock import SimClock
 from ottla.testing.platter import (
     Content,
     CrashMode,
@@ -99,6 +100,7 @@ class SimFile:
 
     def pwrite(self, data: Buffer, position: int) -> None:
         fault = self._before_change("pwrite")
+        self._node.modified_ms = self._disk.wall_ms()
         payload = bytes(data)
         if fault is not None:
             self._write(payload[: fault.written], position)
@@ -116,6 +118,7 @@ class SimFile:
             _fail(fault.errno, self.path)
         # Growing by truncate takes no blocks, and so no room.
         self._disk.free += max(0, self._node.cached.size - size)
+        self._node.modified_ms = self._disk.wall_ms()
         self._node.resize(size)
         self._disk.pending.append(Resize(self._node, size))
 
@@ -149,6 +152,10 @@ class SimFile:
     def size(self) -> int:
         self._before_read("size")
         return self._node.cached.size
+
+    def modified_ms(self) -> int:
+        self._before_read("size")
+        return self._node.modified_ms
 
     def written_end(self) -> int:
         return self.size()
@@ -196,6 +203,8 @@ class SimDisk:
         self.crash_at: int | None = None
         self.before_call: Callable[[int, str, str], None] | None = None
         self.free = TOTAL_BYTES
+        # By which files are dated; a test whose time goes on sets it.
+        self.wall_ms: Callable[[], int] = SimClock().wall_ms
         self.held_max = sys.maxsize
         self.held = HeldDescriptors(lambda: self.held_max)
         self.pending: Operations = []
@@ -218,6 +227,7 @@ class SimDisk:
                 _fail(errno.ENOENT, path)
             self._change("create", path)
             node = FileNode(Content(), Content())
+            node.modified_ms = self.wall_ms()
             self._link(directory, name, node)
         else:
             self._before_read("open", path)
@@ -341,6 +351,7 @@ class SimDisk:
         keeps_cache = mode is CrashMode.PROCESS
         disk = type(self)()
         disk.free = self.free
+        disk.wall_ms = self.wall_ms
         root = _copy(self._root, nodes, keeps_cache=keeps_cache)
         assert isinstance(root, DirectoryNode)
         disk._root = root
@@ -460,6 +471,7 @@ def _copy(node: Node, nodes: dict[Node, Node], *, keeps_cache: bool) -> Node:
     if isinstance(node, FileNode):
         cached = node.cached.copy() if keeps_cache else Content()
         file = nodes[node] = FileNode(cached, node.durable.copy())
+        file.modified_ms = node.modified_ms
         return file
     directory = nodes[node] = DirectoryNode()
     for name, child in node.durable.items():

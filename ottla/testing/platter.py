@@ -66,12 +66,13 @@ class Mapping(bytearray):
 
 
 class FileNode:
-    __slots__ = ("cached", "durable", "maps")
+    __slots__ = ("cached", "durable", "maps", "modified_ms")
 
     def __init__(self, cached: Content, durable: Content) -> None:
         self.cached = cached
         self.durable = durable
         self.maps: list[weakref.ref[Mapping]] = []
+        self.modified_ms = 0
 
     def write(self, data: bytes, position: int) -> None:
         self.cached.write(data, position)

@@ -54,6 +54,9 @@ class FaultyFile:
     def size(self) -> int:
         return self._real.size()
 
+    def modified_ms(self) -> int:
+        return self._real.modified_ms()
+
     def written_end(self) -> int:
         return self._real.written_end()
 

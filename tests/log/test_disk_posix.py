@@ -229,3 +229,12 @@ def test_a_system_that_cannot_tell_is_not_asked(
     assert file.read_cached(4, 3) == b"3456"
     assert bytes(page_probe.PageProbe().read_cached(file.fileno(), 3, 4) or b"") == b"3456"
     file.close()
+
+
+def test_a_file_is_as_old_as_its_last_write(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"0123456789")
+    os.utime(tmp_path / "file", ns=(0, 1_700_000_000_123_456_789))
+    file = PosixDisk().open(str(tmp_path / "file"))
+
+    assert file.modified_ms() == 1_700_000_000_123
+    file.close()

@@ -11,6 +11,7 @@ from ottla.broker.log.log import Log
 from ottla.broker.log.retention import Reason
 from ottla.config.types import LogConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.testing.clock import SimClock
 from ottla.testing.disk import SimDisk
 from tests.log.logs import (
     DIRECTORY,
@@ -23,6 +24,7 @@ from tests.log.logs import (
     new_disk,
     offsets,
     open_log,
+    timed_batch,
 )
 
 SIZE = len(batch())
@@ -170,6 +172,27 @@ def test_old_records_go_by_their_own_time() -> None:
     last = log.segments[0].max_timestamp
     assert log.delete_old_segments(last + 1000) == []
     doomed = log.delete_old_segments(last + 1001)
+
+    assert [one.reason for one in doomed] == [Reason.TIME]
+    assert log.log_start_offset == bases(log)[0] > 0
+
+
+def test_records_without_a_time_are_aged_by_their_files_over_restarts() -> None:
+    disk = new_disk()
+    config = replace(SMALL, retention_ms=1000)
+    log = open_log(disk, config)
+    for step in range(40):
+        now_ms = NOW + 10 * step
+        disk.wall_ms = SimClock(wall_ms=now_ms).wall_ms
+        log.append_as_leader(timed_batch([-1]), leader_epoch=0, now_ms=now_ms)
+    flush(log)
+    last_of_first = log.segments[0].last_modified
+    log.close()
+    for now_ms in (NOW + 900, last_of_first + 1000, last_of_first + 1001):
+        log = open_log(disk, config, recovery_point=40, high_watermark=40, now_ms=now_ms)
+        doomed = log.delete_old_segments(now_ms)
+        assert (doomed != []) is (now_ms > last_of_first + 1000)
+        log.close()
 
     assert [one.reason for one in doomed] == [Reason.TIME]
     assert log.log_start_offset == bases(log)[0] > 0

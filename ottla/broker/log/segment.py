@@ -183,10 +183,11 @@ class Segment:
         return self._directory.is_durable(self.base_offset)
 
     def load_size(self) -> None:
-        """Takes the size of what is on disk, and leaves the file closed."""
+        """Takes size and time of what is on disk, and leaves the file closed."""
         file = self._directory.disk.open(self.log_path)
         try:
             self.size = file.size()
+            self.last_modified = file.modified_ms()
         finally:
             file.close()
 
