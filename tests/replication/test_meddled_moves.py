@@ -14,7 +14,7 @@ from ottla.broker.log.log import Log
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.record import Record
 from ottla.testing.platter import CrashMode
-from tests.handlers.rooms import START_MS, House
+from tests.handlers.rooms import DATA_DIR, START_MS, House
 from tests.replication.test_moves import TWO_DIRS, T, check, movers, names_in, only, open_dirs
 
 
@@ -152,3 +152,15 @@ async def test_retention_has_nothing_synced_of_a_log_that_is_exchanged(
 
         assert mover.partition.log is not log
         check(mover.partition.log, mover.acknowledged[-1:])
+
+
+async def test_of_two_who_move_a_replica_at_once_the_later_wins() -> None:
+    async with House({"log.dirs": f"{DATA_DIR},/other,/third"}) as house:
+        mover = await movers(house)
+        dirs = [path for path in house.rooms.logs.dirs if path != mover.log_dir]
+        await asyncio.gather(*(mover.moves.begin(mover.partition, path) for path in dirs))
+        assert [names_in(house.disk, path, Kind.FUTURE) != [] for path in dirs] == [False, True]
+
+        await mover.moves.run()
+        assert mover.log_dir == dirs[1]
+        assert not any(names_in(house.disk, path, Kind.FUTURE) for path in dirs)

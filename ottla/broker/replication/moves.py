@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from ottla.broker.faults import Call, Reaction
 from ottla.broker.log.checkpoints import TopicPartition
@@ -93,6 +94,7 @@ class ReplicaMoves:
         self._in_hand: Move | None = None
         self._working: dict[asyncio.Future[Any], None] = {}
         self._exchanging: asyncio.Task[None] | None = None
+        self._locks: WeakValueDictionary[TopicPartition, asyncio.Lock] = WeakValueDictionary()
 
     def __repr__(self) -> str:
         return f"<ReplicaMoves {list(self._moves.values())}>"
@@ -113,6 +115,11 @@ class ReplicaMoves:
         that is at its last step is waited for. Raises KafkaError where the dir fails.
         """
         key = (partition.topic, partition.index)
+        # Who comes meanwhile is later: two at once would each make a copy, and one be forgotten.
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            await self._begin(key, partition, log_dir)
+
+    async def _begin(self, key: TopicPartition, partition: Partition, log_dir: str) -> None:
         move = self._moves.get(key)
         if move is not None and move.copy.log_dir == log_dir:
             return
