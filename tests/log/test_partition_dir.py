@@ -210,6 +210,70 @@ def test_a_name_that_a_failed_sync_of_the_directory_left_out_is_made_again() -> 
     assert read_all(open_log(restarted, clean=False)) == served
 
 
+@pytest.mark.parametrize("call", ["sync", "sync_dir"])
+def test_what_a_start_could_not_sync_is_written_again_by_the_next(call: str) -> None:
+    """What the second start serves, and what it says is durable, is on the disk."""
+    disk = new_disk()
+    log = open_log(disk, replace(SMALL, segment_bytes=200))
+    append(log)
+    flush(log)
+    while len(log.segments) < 2:
+        append(log)
+    disk = disk.crash(random.Random(1), CrashMode.PROCESS)
+    disk.inject(call, errno.EIO, path=DIRECTORY if call == "sync_dir" else ".log")
+    with pytest.raises(OSError, match="Input/output"):
+        open_log(disk, clean=False, recovery_point=1)
+    assert disk.exists(MARKER)
+    disk = disk.crash(random.Random(1), CrashMode.PROCESS)
+    log = open_log(disk, clean=False, recovery_point=1)
+    assert not disk.exists(MARKER)
+    append(log)
+    flush(log)
+    served = read_all(log)
+    for seed in range(10):
+        after = open_log(disk.crash(random.Random(seed), CrashMode.SUBSET), clean=False)
+
+        assert read_all(after) == served, seed
+
+
+def test_the_mark_stays_until_the_names_of_what_was_rewritten_are_durable() -> None:
+    disk = new_disk()
+    append(open_log(disk))
+    disk.open(MARKER, create=True).close()
+    disk.inject("sync_dir", errno.EIO, path=DIRECTORY)
+    with pytest.raises(OSError, match="Input/output"):
+        open_log(disk, clean=False)
+
+    assert disk.exists(MARKER)
+
+
+def test_a_start_that_cannot_open_the_directory_has_not_failed_to_sync_it() -> None:
+    disk = new_disk()
+    append(open_log(disk))
+    disk.inject("sync_dir", errno.EMFILE, path=DIRECTORY)
+    with pytest.raises(OSError, match="Too many"):
+        open_log(disk, clean=False)
+
+    assert not disk.exists(MARKER)
+
+
+def test_a_log_begun_anew_whose_name_could_not_be_synced_is_doubtful() -> None:
+    disk = new_disk()
+    log = open_log(disk)
+    append(log)
+    disk.inject("sync_dir", errno.EIO, path=DIRECTORY)
+    with pytest.raises(OSError, match="Input/output"):
+        log.truncate_fully_and_start_at(9)
+    assert log.failed is not None
+    disk = disk.crash(random.Random(1), CrashMode.PROCESS)
+    log = open_log(disk, clean=False, log_start_offset=9, recovery_point=9)
+    append(log)
+    flush(log)
+    disk = disk.crash(random.Random(1), CrashMode.SUBSET)
+
+    assert open_log(disk, clean=False, log_start_offset=9, recovery_point=9).log_end_offset == 10
+
+
 def test_without_the_mark_it_would_be_lost() -> None:
     disk = new_disk()
     log = open_log(disk)

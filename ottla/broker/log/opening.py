@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from ottla.broker.log.checkpoints import (
@@ -15,7 +16,7 @@ from ottla.broker.log.checkpoints import (
     read_whole,
     write_anew,
 )
-from ottla.broker.log.flush import REFUSALS
+from ottla.broker.log.flush import NO_DESCRIPTOR_ERRORS, REFUSALS
 from ottla.broker.log.index import IndexCorrupt
 from ottla.broker.log.leader_epochs import LeaderEpochs
 from ottla.broker.log.leftovers import Contents, tidy
@@ -252,7 +253,8 @@ class _Opening:
             opened.begin(end_offset, self._now_ms)
             if end_offset > 0:
                 # What was removed must not come back behind what is written next.
-                self._directory.disk.sync_dir(self._directory.path)
+                with self._doubting():
+                    self._directory.disk.sync_dir(self._directory.path)
                 opened.new_names = self._changed_names = False
         for index, segment in enumerate(opened):
             end = opened[index + 1].base_offset if index + 1 < len(opened) else end_offset
@@ -350,23 +352,39 @@ class _Opening:
             # Only segments that the scan leaves alone may speak for the producers before it.
             self._load_producers(segments[:first], segments[first].base_offset)
         kept, end_offset = recovery.run(segments[first:], resumed_at)
-        doubtful = self._directory.has_doubtful_tail
         for segment in kept[:-1]:
             segment.seal()
-            segment.sync_indexes()
-        for segment in kept:
-            if doubtful:
-                segment.rewrite()
-            segment.open().sync()
+        doubtful = self._directory.has_doubtful_tail
+        with self._doubting():
+            self._sync(kept, anew=doubtful)
         if doubtful:
             self._directory.trust_tail()
             self._directory.events.warning("doubtful_tail_rewritten", path=self._directory.path)
-        self._directory.disk.sync_dir(self._directory.path)
         if kept and not recovery.needs_segment:
             self._save_waypoint(kept[-1], end_offset)
         for segment in kept:
             segment.release()
         return segments[:first] + kept, end_offset
+
+    def _sync(self, kept: list[Segment], *, anew: bool) -> None:
+        """What was recovered is durable then, names included; in new files, if it was doubtful."""
+        for segment in kept[:-1]:
+            segment.sync_indexes()
+        for segment in kept:
+            if anew:
+                segment.rewrite()
+            segment.open().sync()
+        self._directory.disk.sync_dir(self._directory.path)
+
+    @contextmanager
+    def _doubting(self) -> Iterator[None]:
+        """A sync that fails here ends the start, and the next one must not believe the cache."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTOR_ERRORS:
+                self._directory.doubt_tail()
+            raise
 
     def _resume(self, segment: Segment, recovery_point: int) -> int | None:
         """The offset at which the scan may begin inside the segment, by its waypoint."""

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import NoReturn
 
-from ottla.broker.log.flush import REFUSALS
+from ottla.broker.log.flush import NO_DESCRIPTOR_ERRORS, REFUSALS
 from ottla.broker.log.opening import reload_producers, remove_snapshots
 from ottla.broker.log.readable import ReadableLog
 from ottla.broker.log.retention import Doomed, doomed_segments, newest_of
@@ -112,7 +112,7 @@ class TrimmableLog(ReadableLog):
         index = self.segments.floor_index(offset)
         if index + 1 < len(self.segments):
             self.segments.remove_from(index + 1)
-            self._directory.disk.sync_dir(self.directory)
+            self._sync_names()
         self._set_end(self.segments.active.truncate_to(offset))
 
     def truncate_fully_and_start_at(self, offset: int, *, producers: bytes | None = None) -> None:
@@ -127,7 +127,7 @@ class TrimmableLog(ReadableLog):
         self.segments.begin(offset, now_ms)
         if producers is not None:
             self.segments.keep_snapshot(offset, producers)
-        self._directory.disk.sync_dir(self.directory)
+        self._sync_names()
         self.epochs.clear()
         self.log_start_offset = self.durable_end = self.visible_end = offset
         del self._hidden_ends[:]  # also those below an offset that lies higher
@@ -142,6 +142,15 @@ class TrimmableLog(ReadableLog):
             return self.segments.roll(self.log_end_offset, now_ms, self.producer_state.snapshot())
         except OSError as error:
             self._refuse(error)
+
+    def _sync_names(self) -> None:
+        """What was removed does not come back, and what was begun is there, when this returns."""
+        try:
+            self._directory.disk.sync_dir(self.directory)
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTOR_ERRORS:
+                self._fail(error)
+            raise
 
     def _refuse(self, error: OSError) -> NoReturn:
         if error.errno in REFUSALS:
