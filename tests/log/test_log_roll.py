@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import errno
+import random
 from contextlib import suppress
 from dataclasses import replace
 
+import pytest
+
 from ottla.broker.log.log import Log
 from ottla.config.types import LogConfig
+from ottla.protocol.errors import KafkaError
+from ottla.testing.disk import SimDisk
+from ottla.testing.platter import CrashMode
 from tests.log.logs import NOW, append, batch, flush, new_disk, open_log, timed_batch
 from tests.log.test_first_touch import paged_disk, reopened
 
@@ -173,3 +179,68 @@ def test_a_first_batch_that_cannot_be_read_is_told_to_who_appends() -> None:
             assert append(log) == 100
             survived += fault.times == 0
     assert survived == 1
+
+
+def with_refused_roll(disk: SimDisk) -> Log:
+    """A log of three batches, and no room for the index of its second segment."""
+    log = open_log(disk, LogConfig(segment_bytes=1000))
+    for _ in range(3):
+        append(log)
+    flush(log)
+    disk.inject("create", errno.ENOSPC, path="index")
+    with pytest.raises(KafkaError):
+        append(log, size=800)
+    return log
+
+
+def end_after_crash(disk: SimDisk, seed: int, mode: CrashMode) -> int:
+    return open_log(disk.crash(random.Random(seed), mode), clean=False).log_end_offset
+
+
+@pytest.mark.parametrize("mode", [CrashMode.SUBSET, CrashMode.PREFIX])
+def test_behind_a_refused_roll_smaller_batches_go_on_and_survive(mode: CrashMode) -> None:
+    disk = new_disk()
+    log = with_refused_roll(disk)
+    for _ in range(3):
+        append(log)
+        flush(log)
+
+    assert bases(log) == [0]
+    assert {end_after_crash(disk, seed, mode) for seed in range(20)} == {6}
+
+
+def test_a_begun_segment_that_cannot_be_removed_is_the_next_one() -> None:
+    """Nothing may come to lie behind its offset in the segment before."""
+    disk = new_disk()
+    removal = disk.inject("remove", errno.ENOSPC, path=".log", times=2)
+    log = with_refused_roll(disk)
+    disk.inject("create", errno.ENOSPC, path="index")
+    with pytest.raises(KafkaError):
+        append(log)
+    assert removal.times == 0
+    append(log)
+    flush(log)
+
+    assert bases(log) == [0, 3]
+    assert {end_after_crash(disk, seed, CrashMode.SUBSET) for seed in range(20)} == {4}
+
+
+def test_nor_one_whose_removal_may_be_undone() -> None:
+    disk = new_disk()
+    disk.inject("sync_dir", errno.EMFILE, passing=2)  # those of the first flush
+    log = with_refused_roll(disk)
+    append(log)
+
+    assert bases(log) == [0, 3]
+
+
+def test_a_removal_that_cannot_be_synced_fails_the_log() -> None:
+    disk = new_disk()
+    log = open_log(disk, LogConfig(segment_bytes=1000))
+    append(log)
+    disk.inject("create", errno.ENOSPC, path="index")
+    disk.inject("sync_dir", errno.EIO)
+    with pytest.raises(OSError, match="Input/output"):
+        append(log, size=900)
+
+    assert log.failed is not None

@@ -68,6 +68,7 @@ class Segments:
         "active",
         "new_names",
         "sealed_bytes",
+        "stray",
     )
 
     active: Segment
@@ -82,6 +83,8 @@ class Segments:
         self._flushed_size = 0
         """Of the active segment, when the last flush began."""
         self.new_names = False
+        self.stray: Segment | None = None
+        """What could not be begun, as long as a start might find it."""
         # Of all segments but the active one.
         self.sealed_bytes = 0
         self._directory = directory
@@ -162,6 +165,8 @@ class Segments:
         self, size: int, last_offset: int, max_timestamp: int, now_ms: int
     ) -> Segment | None:
         segment = self.active
+        if self.stray is not None:
+            return None
         if not segment.size:
             segment.created_ms = now_ms
             self._set_roll_times(max_timestamp)
@@ -203,22 +208,32 @@ class Segments:
             self._set_roll_times(self.active.first_timestamp)
 
     def begin(self, base_offset: int, now_ms: int) -> Segment:
-        """Makes an empty segment the active one. An OSError leaves all as it was."""
+        """Makes an empty segment the active one. An OSError leaves all as it was, but for a `stray`
+        with its files: no batch is taken until those are gone, or a segment begins."""
         assert not self._bases or base_offset > self._bases[-1], base_offset
         segment = Segment(self._directory, base_offset, config=self._config, now_ms=now_ms)
         try:
             segment.create()
         except OSError:
-            self._remove_files(segment)
+            if segment.file is not None:  # else it has no name, either
+                self.stray = segment
+                self._roll_after_ms = self._roll_after_timestamp = NO_TIMESTAMP
             raise
+        self.stray = None
         self._add(segment)
         self.new_names = True
         return segment
 
+    def remove_stray(self) -> None:
+        """Removes the files of the stray, for whoever syncs the directory before it forgets it.
+        Raises OSError."""
+        assert self.stray is not None
+        self._remove_files(self.stray)
+
     def roll(self, offset: int, now_ms: int, snapshot: bytes) -> Segment:
         """Seals the active segment and begins the next; `snapshot` is of the producers there.
 
-        An OSError leaves all as it was.
+        An OSError leaves all as it was, as one of `begin`.
         """
         old = self.active
         assert old.size, old
@@ -397,6 +412,9 @@ class Segments:
         They must not come back in place of what is written next: the caller syncs the directory.
         """
         self._greatest_times = None
+        if self.stray is not None:
+            self.remove_stray()
+            self.stray = None
         while len(self._segments) > index:
             segment = self._segments.pop()
             self._bases.pop()

@@ -141,7 +141,25 @@ class TrimmableLog(ReadableLog):
         try:
             return self.segments.roll(self.log_end_offset, now_ms, self.producer_state.snapshot())
         except OSError as error:
+            if self.segments.stray is not None:
+                self._remove_stray()
             self._refuse(error)
+
+    def _remove_stray(self) -> None:
+        """Takes away what a roll has begun, for good, so that smaller batches may go on.
+
+        A start that found it again would cut the segment before it at its offset. Raises as `_roll`
+        where it may stay: then the next batch has to roll, too.
+        """
+        segments = self.segments
+        try:
+            segments.remove_stray()
+            self._sync_names()
+        except OSError as error:
+            if self.failed is not None:
+                raise
+            self._refuse(error)
+        segments.stray = None
 
     def _sync_names(self) -> None:
         """What was removed does not come back, and what was begun is there, when this returns."""
