@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ottla.broker.faults import takes_dir_offline
 from ottla.broker.log.checkpoints import MalformedFile
-from ottla.broker.log.flush import FlushTicket, call_of
+from ottla.broker.log.flush import REFUSALS, FlushTicket, call_of
 from ottla.broker.ports import Clock, Disk, Events
 from ottla.broker.quorum.raft import Known, Output, QuorumError, Raft
 from ottla.broker.quorum.snapshot import SnapshotId
@@ -299,7 +299,12 @@ class Quorum:
         """Does what a won election asks for; its records wait for their sync."""
         assert output.vote is not None
         assert output.append
-        write_vote_state(self._disk, self._directory, output.vote)
+        try:
+            write_vote_state(self._disk, self._directory, output.vote)
+        except OSError as error:
+            if error.errno not in REFUSALS:
+                self._store.doubt_tail()
+            raise
         batch = build_control_batch(output.append, timestamp=now_ms)
         replay = self._machine.replay(self._tip)
         replay.add_control(
@@ -439,6 +444,8 @@ class Quorum:
         is_first = self._failed is None
         self._failed = self._failed or error
         self._events.error("quorum_failed", error=repr(error))
+        if isinstance(error, OSError):
+            self._store.doubt_tail()
         waiting, self._gathered = [*group, *self._gathered], []
         said = KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR,

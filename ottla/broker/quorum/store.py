@@ -193,6 +193,11 @@ class QuorumStore:
 
         return remove if deleted else None
 
+    def doubt_tail(self) -> None:
+        """A sync in the directory has failed, be it not one of the log: it has marked the names
+        there clean, and the next start must not believe what the page cache has of them."""
+        self.log.home.doubt_tail()
+
     def close(self, *, clean: bool) -> None:
         """Ends all use; `clean` brings the log's files to where a start need not repair them."""
         self.log.close(clean=clean)
