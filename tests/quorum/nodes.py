@@ -21,6 +21,7 @@ from ottla.broker.quorum.store import METADATA_DIRECTORY, QuorumSettings
 from ottla.broker.quorum.voters import Endpoint, ReplicaKey, Voter
 from ottla.config.broker import BrokerConfig, Layers
 from ottla.protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
+from ottla.protocol.schema import Message
 from ottla.testing.clock import SimClock
 from ottla.testing.disk import SimDisk
 
@@ -109,12 +110,14 @@ class Node:
             now_ms=self.clock.wall_ms(),
         )
 
-    async def start(self, *, previous_epoch: int = -1) -> Registered:
+    async def start(
+        self, *, previous_epoch: int = -1, bootstrap: list[Message] | None = None
+    ) -> Registered:
         self.format()
         await self.quorum.start()
         registered = await activate(
             self.quorum,
-            new_cluster=NewCluster(read_bootstrap(self.disk, LOG_DIR)),
+            new_cluster=NewCluster(bootstrap or read_bootstrap(self.disk, LOG_DIR)),
             registration=Registration(
                 broker_id=1,
                 incarnation_id=new_id(self.rng),

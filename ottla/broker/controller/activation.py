@@ -17,6 +17,7 @@ from ottla.broker.controller.brokers import (
 )
 from ottla.broker.controller.features import abort_record, first_records, levels_above_ours
 from ottla.broker.metadata.image import EndpointImage, MetadataImage
+from ottla.broker.metadata.records import CONTROLLERS_SINCE
 from ottla.broker.ports import Events
 from ottla.broker.quorum.driver import Quorum
 from ottla.protocol.schema import Message
@@ -53,6 +54,8 @@ async def activate(
         events.info("features_above_ours", kept=above)
 
     def register_node(image: MetadataImage) -> tuple[list[Message], Registered]:
+        if image.metadata_version < CONTROLLERS_SINCE:
+            return register(image, registration)
         controller = register_controller(
             registration.broker_id, registration.incarnation_id, controller_listeners
         )

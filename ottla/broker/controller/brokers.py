@@ -92,7 +92,7 @@ def register(
         features=[feature(name, *levels) for name, levels in registration.features.items()],
         rack=registration.rack,
         fenced=True,
-        log_dirs=sorted(registration.directories),
+        log_dirs=sorted(registration.directories) if image.has_directories else [],
     )
     clean = old is None or old.epoch == registration.previous_epoch
     return [record], Registered(epoch, clean)
@@ -193,8 +193,11 @@ def unregister(image: MetadataImage, broker_id: int, *, node_id: int) -> tuple[l
 def assign_directories(
     image: MetadataImage, broker_id: int, directories: Mapping[tuple[bytes, int], bytes]
 ) -> tuple[list[Message], None]:
-    """Records in which log directory a broker has put its replicas, by (topic id, partition)."""
+    """Records in which log directory a broker has put its replicas, by (topic id, partition), at a
+    level of metadata.version that can say so."""
     records: list[Message] = []
+    if not image.has_directories:
+        return records, None
     for (topic_id, index), directory in directories.items():
         topic = image.topics.by_id.get(topic_id)
         partition = None if topic is None else topic.partitions.get(index)

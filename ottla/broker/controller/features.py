@@ -22,6 +22,7 @@ from ottla.broker.metadata.records import (
     LOWEST_METADATA_VERSION,
     METADATA_VERSION,
     TRANSACTION_VERSION,
+    TRANSACTIONS_SINCE,
 )
 from ottla.protocol.messages.metadata_records import (
     AbortTransactionRecord,
@@ -59,7 +60,8 @@ def bootstrap_records() -> list[Message]:
 
 
 def first_records(records: Iterable[Message], *, min_insync_replicas: int) -> list[Message]:
-    """The first transaction of a metadata log, as Kafka's controller writes it."""
+    """What a metadata log begins with, as Kafka's controller writes it: one transaction, at a level
+    that has any."""
     contents = list(records)
     levels = {
         record.name: record.feature_level
@@ -73,6 +75,8 @@ def first_records(records: Iterable[Message], *, min_insync_replicas: int) -> li
                 BROKER_RESOURCE, ALL_BROKERS, "min.insync.replicas", str(min_insync_replicas)
             )
         )
+    if levels.get(METADATA_VERSION, LATEST_METADATA_VERSION) < TRANSACTIONS_SINCE:
+        return contents
     return [BeginTransactionRecord("Bootstrap records"), *contents, EndTransactionRecord()]
 
 

@@ -196,7 +196,7 @@ def _record(
     record = change or PartitionChangeRecord(index, topic.topic_id)
     if record.leader == LEADER_UNCHANGED and not set(old.replicas) <= set(target.replicas):
         record.leader = old.leader  # a new epoch, so that who is gone is fenced
-    if directories != old.directories:
+    if directories != old.directories and image.has_directories:
         record.directories = directories
     if target.replicas != old.replicas:
         record.replicas = target.replicas

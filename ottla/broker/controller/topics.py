@@ -370,7 +370,7 @@ def new_partition(
         leader=isr[0],
         leader_epoch=0,
         partition_epoch=0,
-        directories=directories_of(image, replicas),
+        directories=directories_of(image, replicas) if image.has_directories else [],
     )
 
 

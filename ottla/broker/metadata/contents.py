@@ -32,13 +32,15 @@ def records_of(image: MetadataImage) -> Iterator[Message]:
     """All records of an image; kraft.version is not among them (a control record says it)."""
     yield from _features(image)
     for broker in image.cluster.brokers.values():
-        yield broker_record(broker)
+        yield broker_record(broker, has_directories=image.has_directories)
     for controller in image.cluster.controllers.values():
         yield _controller_record(controller)
     for topic in image.topics.by_id.values():
         yield TopicRecord(topic.name, topic.topic_id)
         for index, partition in topic.partitions.items():
-            yield partition_record(topic.topic_id, index, partition)
+            yield partition_record(
+                topic.topic_id, index, partition, has_directories=image.has_directories
+            )
     for (resource_type, name), values in image.configs.by_resource.items():
         for key, value in values.items():
             yield ConfigRecord(resource_type, name, key, value)
@@ -53,7 +55,9 @@ def records_of(image: MetadataImage) -> Iterator[Message]:
     yield from image.tokens.values()
 
 
-def partition_record(topic_id: bytes, index: int, partition: PartitionImage) -> PartitionRecord:
+def partition_record(
+    topic_id: bytes, index: int, partition: PartitionImage, *, has_directories: bool
+) -> PartitionRecord:
     """A partition, whole."""
     return PartitionRecord(
         partition_id=index,
@@ -66,13 +70,13 @@ def partition_record(topic_id: bytes, index: int, partition: PartitionImage) -> 
         leader_recovery_state=partition.leader_recovery_state,
         leader_epoch=partition.leader_epoch,
         partition_epoch=partition.partition_epoch,
-        directories=partition.directories,
+        directories=partition.directories if has_directories else [],
         eligible_leader_replicas=partition.elr or None,
         last_known_elr=partition.last_known_elr or None,
     )
 
 
-def broker_record(broker: BrokerImage) -> RegisterBrokerRecord:
+def broker_record(broker: BrokerImage, *, has_directories: bool) -> RegisterBrokerRecord:
     """A registration, whole."""
     return RegisterBrokerRecord(
         broker_id=broker.broker_id,
@@ -83,7 +87,7 @@ def broker_record(broker: BrokerImage) -> RegisterBrokerRecord:
         rack=broker.rack,
         fenced=broker.fenced,
         in_controlled_shutdown=broker.in_controlled_shutdown,
-        log_dirs=broker.directories,
+        log_dirs=broker.directories if has_directories else [],
         cordoned_log_dirs=broker.cordoned_directories,
     )
 

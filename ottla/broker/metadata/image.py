@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ottla.broker.metadata.records import KRAFT_VERSION, METADATA_VERSION
+from ottla.broker.metadata.records import DIRECTORIES_SINCE, KRAFT_VERSION, METADATA_VERSION
 from ottla.protocol.messages.metadata_records import (
     AccessControlEntryRecord,
     DelegationTokenRecord,
@@ -179,6 +179,12 @@ class MetadataImage(NamedTuple):
     @property
     def elr_enabled(self) -> bool:
         return self.features.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0
+
+    @property
+    def has_directories(self) -> bool:
+        """Whether records say in which log directories brokers and replicas are; those before the
+        bootstrap records are of the latest level."""
+        return not 0 < self.metadata_version < DIRECTORIES_SINCE
 
     def is_active(self, broker_id: int) -> bool:
         broker = self.cluster.brokers.get(broker_id)

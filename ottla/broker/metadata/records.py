@@ -55,6 +55,12 @@ LATEST_METADATA_VERSION = 30
 """4.3-IV0, the level that this code writes and reads in full."""
 LOWEST_METADATA_VERSION = 7
 """3.3-IV3: older logs are not read, as Apache Kafka 4 does not read them."""
+DIRECTORIES_SINCE = 17
+"""3.7-IV2: from it on records say in which log directories brokers and replicas are."""
+CONTROLLERS_SINCE = 15
+"""3.7-IV0: from it on controllers register."""
+TRANSACTIONS_SINCE = 13
+"""3.6-IV1: from it on several batches may be one change."""
 
 _CLASSES: tuple[type[Message], ...] = (
     RegisterBrokerRecord,
