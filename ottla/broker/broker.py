@@ -378,7 +378,7 @@ class Broker:
     ) -> TransactionCoordinator:
         def take_producer_id() -> int:
             if not producer_ids.left:
-                self._spawn(producer_ids.refill(self.rooms), "producer-ids")
+                self._spawn(producer_ids.refill_beside(self.rooms), "producer-ids")
             return producer_ids.take()
 
         return make_transaction_coordinator(

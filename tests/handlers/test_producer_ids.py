@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 
 import pytest
 
@@ -70,3 +71,15 @@ async def test_refusals(
     answer = await house.ask(request, 5)
 
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
+
+
+async def test_a_refill_that_nobody_waits_for_is_told_of_its_refusal(house: House) -> None:
+    """What it raised would end the broker; the next one may find room again."""
+    producer_ids = house.rooms.producer_ids
+    house.disk.inject("pwrite", errno.ENOSPC, path="__cluster_metadata")
+    await producer_ids.refill_beside(house.rooms)
+    assert producer_ids.left == 0
+    assert len(house.events.named("producer_ids_refused")) == 1
+    await producer_ids.refill_beside(house.rooms)
+
+    assert producer_ids.left == BLOCK

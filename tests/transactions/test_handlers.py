@@ -432,6 +432,20 @@ def test_a_topic_that_is_made_again_in_a_transaction_is_written_to_in_it(is_newe
 # producer ids
 
 
+def test_who_ends_a_transaction_and_keeps_its_id_needs_no_block() -> None:
+    async def scenario(house: SteadyHouse) -> None:
+        producer = await begun(house, is_newer=True)
+        await producer.write(TOPIC, 0, b"a")
+        while house.rooms.producer_ids.left:
+            house.rooms.producer_ids.take()
+        full = house.disk.inject("pwrite", errno.ENOSPC, path="__cluster_metadata", times=9)
+        assert await producer.end(committed=True) == 0
+        full.times = 0
+        await until(lambda: state_of(house) == "CompleteCommit")
+
+    in_a_house(scenario)
+
+
 def test_an_id_that_waits_while_the_block_is_used_up_gets_one_of_the_next() -> None:
     """Its producer has used up its epochs, so that it is to have another id, and the last one of
     the block is given away while it waits for the end of what it has open."""

@@ -59,6 +59,14 @@ class ProducerIds:
                 )
                 self._next, self._end = first, first + count
 
+    async def refill_beside(self, rooms: Rooms) -> None:
+        """As `refill`, where nobody waits: that it is refused, by a full disk, say, is told, and
+        who needs a number next asks again."""
+        try:
+            await self.refill(rooms)
+        except KafkaError as error:
+            rooms.events.warning("producer_ids_refused", error=str(error))
+
 
 class InitPending(Pending):
     """An answer to come, in a version that may not know that a producer can be fenced."""

@@ -26,7 +26,7 @@ from ottla.broker.coordinator.transaction.shard import (
     TransactionShard,
 )
 from ottla.broker.coordinator.transaction.states import NAMES, NEVER_SHOWN
-from ottla.broker.coordinator.transaction.transaction import Place, Transaction
+from ottla.broker.coordinator.transaction.transaction import Place, Transaction, is_exhausted
 from ottla.broker.handlers.answers import Awaited, Pending
 from ottla.broker.handlers.context import Rooms, Session
 from ottla.broker.handlers.groups import Gathering
@@ -133,7 +133,8 @@ def handle_end_txn(
 ) -> EndTxnResponse | Pending | Awaitable[EndTxnResponse]:
     """Answered when the decision is durable; from version 5 on with the producer that goes on."""
     rooms = session.rooms
-    if version >= NEWER_SINCE_VERSION and not rooms.producer_ids.left:
+    takes_id = version >= NEWER_SINCE_VERSION and is_exhausted(request.producer_epoch)
+    if takes_id and not rooms.producer_ids.left:
         return _end_refilled(rooms, request, version)
     pending = Mapped(partial(_ended, version))
     _end(rooms, request, version, pending)
