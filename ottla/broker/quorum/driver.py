@@ -494,6 +494,7 @@ class Quorum:
         error = removing.exception()
         if isinstance(error, OSError) and not _is_final(error):
             self._events.warning("metadata_segments_not_removed", error=repr(error))
+            self._store.removal_refused(self._clock.wall_ms())
         elif error is not None:
             self._fail(error, [])
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.log.log import UPPER_LOG_END, Log
-from ottla.broker.log.segment import LOG_SUFFIX
+from ottla.broker.log.segment import LOG_SUFFIX, Segment
 from ottla.broker.ports import Disk, Events
 from ottla.broker.quorum.raft import QuorumError
 from ottla.broker.quorum.snapshot import (
@@ -92,6 +92,8 @@ class QuorumStore:
         self._disk = disk
         self.directory = directory
         self._settings = settings
+        # What the last function of `segment_remover` is about.
+        self._removed: list[Segment] = []
         self._machine = machine
         self._events = events
         self._voters: VoterSet | None = None
@@ -185,7 +187,7 @@ class QuorumStore:
         """A function that removes the files of the segments whose file.delete.delay.ms is over; it
         blocks and may run on any thread. None if there are none."""
         segments = self.log.segments
-        deleted = segments.take_deleted(now_ms)
+        self._removed = deleted = segments.take_deleted(now_ms)
 
         def remove() -> None:
             for _ in segments.remove_deleted(deleted):
@@ -197,6 +199,11 @@ class QuorumStore:
         """A sync in the directory has failed, be it not one of the log: it has marked the names
         there clean, and the next start must not believe what the page cache has of them."""
         self.log.home.doubt_tail()
+
+    def removal_refused(self, now_ms: int) -> None:
+        """What the last one was to remove waits for the same delay again."""
+        self.log.segments.await_removal(self._removed, now_ms)
+        self._removed = []
 
     def close(self, *, clean: bool) -> None:
         """Ends all use; `clean` brings the log's files to where a start need not repair them."""

@@ -1,0 +1,37 @@
+"""Trimmed segments of the metadata log whose removal is refused."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from ottla.broker.quorum.store import METADATA_DIRECTORY, QuorumSettings
+from ottla.testing.clock import SimClock
+from tests.quorum.nodes import LOG_DIR, running, until
+
+QUORUM_DIR = f"{LOG_DIR}/{METADATA_DIRECTORY}"
+DELAY_MS = 60_000
+
+
+@pytest.mark.parametrize(("call", "number"), [("sync_dir", errno.EMFILE), ("remove", errno.ENOSPC)])
+async def test_they_go_when_their_delay_is_over_again(call: str, number: int) -> None:
+    clock = SimClock()
+    settings = QuorumSettings(snapshot_bytes=2_000, segment_bytes=4_000, retention_bytes=12_000)
+    node = await running(clock=clock, settings=settings)
+    for count in range(120):
+        await node.create(f"t{count}")
+    await until(lambda: node.quorum._beside is None)
+    refused = node.disk.inject(call, number, path=METADATA_DIRECTORY)
+    clock.advance(DELAY_MS)
+    node.quorum.snapshot_if_due()
+    await until(lambda: node.quorum._removing is None)
+    assert refused.times == 0
+    assert "metadata_segments_not_removed" in node.events.names
+    clock.advance(DELAY_MS)
+    node.quorum.snapshot_if_due()
+    await until(lambda: node.quorum._removing is None)
+
+    assert not [one for one in node.disk.list(QUORUM_DIR) if one.endswith(".deleted")]
+    assert node.fatal == []
+    await node.stop()
