@@ -609,8 +609,8 @@ class Broker:
             self._limit_clients(image)
         if delta.deleted_topics:
             self.rooms.unreadable.forget({one.name for one in delta.deleted_topics.values()})
-        if delta.changed_partitions and len(self._static.data_dirs) > 1:
-            self.server.spawn(self._reports.assign(), "assign-directories")
+        if self._reports.take_up(delta, image):
+            self.server.spawn(self._reports.assign_changed(), "assign-directories")
 
     def _limit_clients(self, image: MetadataImage) -> None:
         self.server.limit(image.client_quotas)

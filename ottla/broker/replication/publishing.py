@@ -19,7 +19,7 @@ from ottla.broker.metadata.delta import Delta
 from ottla.broker.metadata.image import MetadataImage, is_reserved_id
 from ottla.broker.metadata.publish import LocalPartition, local_changes
 from ottla.broker.ports import Events
-from ottla.broker.replication.replicas import Replicas
+from ottla.broker.replication.replicas import Partition, Replicas
 from ottla.config.types import LogConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.wire import ZERO_UUID, uuid_text
@@ -28,6 +28,8 @@ InWorker = Callable[[Callable[[], None]], Awaitable[None]]
 ConfigOf = Callable[[MetadataImage, str], LogConfig]
 Refused = dict[TopicPartition, str]
 """Partitions that are to be led and cannot be, and why."""
+Places = dict[tuple[bytes, int], bytes]
+"""(topic id, partition) -> the id of the log dir that holds it."""
 
 
 class Publisher:
@@ -85,12 +87,18 @@ class Publisher:
             self._lead(one, refused)
         self._tell(refused)
 
-    def places(self) -> dict[tuple[bytes, int], bytes]:
-        """(topic id, partition) -> the id of the log dir that holds it, of all that are led."""
+    def places(self) -> Places:
+        """Of all that are led."""
+        return self._places(self._replicas)
+
+    def places_of(self, wanted: Iterable[tuple[bytes, int]]) -> Places:
+        """Of those that are led among some, by topic id and partition."""
+        found = (self._replicas.by_id(*one) for one in wanted)
+        return self._places(one for one in found if one is not None)
+
+    def _places(self, led: Iterable[Partition]) -> Places:
         ids = self._logs.directory_ids
-        return {
-            (one.topic_id, one.index): ids[self._logs.dir_of(one.log)] for one in self._replicas
-        }
+        return {(one.topic_id, one.index): ids[self._logs.dir_of(one.log)] for one in led}
 
     def _identify(self, log: Log, topic_id: bytes) -> None:
         """The file that says whose log it is cannot be read.
