@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 
 import pytest
@@ -172,6 +173,16 @@ def test_leftovers_of_a_crash_go() -> None:
     remove_leftovers(made, "q")
 
     assert made.list("q") == [ID.name, "x"]
+
+
+@pytest.mark.parametrize("call", ["pwrite", "sync", "rename"])
+def test_a_snapshot_that_cannot_be_written_takes_no_room(call: str) -> None:
+    made = disk()
+    made.inject(call, errno.ENOSPC, path=".part")
+    with pytest.raises(OSError, match="No space"):
+        write_snapshot(made, "q", ID, iter(batches([b"x"])))
+
+    assert made.list("q") == []
 
 
 @pytest.mark.parametrize("mode", list(CrashMode))

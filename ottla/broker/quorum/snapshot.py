@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -109,9 +110,22 @@ def write_snapshot(
 def write_batches(disk: Disk, path: str, batches: Iterable[bytearray], *, part: str) -> int:
     """Writes a file of batches under a provisional name and renames it when it is on disk.
 
-    Raises SyncFailed where a sync said no, and any other OSError where another call did.
+    Raises SyncFailed where a sync said no, and any other OSError where another call did. Of what
+    was not renamed nothing is left: on a full disk each would take of the room that there is.
     """
-    file = disk.open(part, create=True)
+    try:
+        size = _write(disk, part, batches)
+        disk.rename(part, path)
+    except OSError:
+        with suppress(OSError):  # a start removes it, too
+            disk.remove(part)
+        raise
+    run_sync(partial(disk.sync_dir, parent_of(path)))
+    return size
+
+
+def _write(disk: Disk, path: str, batches: Iterable[bytearray]) -> int:
+    file = disk.open(path, create=True)
     try:
         if file.size() > 0:
             file.truncate(0)
@@ -122,8 +136,6 @@ def write_batches(disk: Disk, path: str, batches: Iterable[bytearray], *, part: 
         run_sync(file.sync)
     finally:
         file.close()
-    disk.rename(part, path)
-    run_sync(partial(disk.sync_dir, parent_of(path)))
     return position
 
 
