@@ -1,5 +1,6 @@
 """Names of partition directories, and whose log dir it is."""
 
+import errno
 import random
 
 import pytest
@@ -105,6 +106,56 @@ def test_a_new_log_dir_is_durable_with_its_parents() -> None:
 
     for mode in CrashMode:
         assert disk.crash(random.Random(1), mode).exists("/var/lib/ottla")
+
+
+def durable_after_another_start(disk: SimDisk) -> bool:
+    """Whether a loss of power behind the next start leaves the dir there."""
+    make_log_dir(disk, "/var/lib/ottla")
+    crashed = (disk.crash(random.Random(seed), CrashMode.SUBSET) for seed in range(10))
+    return all(one.exists("/var/lib/ottla") for one in crashed)
+
+
+def test_a_name_that_a_killed_start_has_not_synced_is_synced_by_the_next() -> None:
+    disk = SimDisk()
+    killed: list[SimDisk] = []
+
+    def before(number: int, call: str, path: str) -> None:
+        killed.append(disk.crash(random.Random(1), CrashMode.PROCESS))
+
+    disk.before_call = before
+    make_log_dir(disk, "/var/lib/ottla")
+
+    assert len(killed) == 7  # the first looks to it that the root is durable
+    assert all(durable_after_another_start(one) for one in killed)
+
+
+def test_a_name_whose_sync_failed_is_made_anew() -> None:
+    disk = SimDisk()
+    disk.inject("sync_dir", errno.EIO, path="/var/lib")
+    with pytest.raises(OSError, match="Input/output"):
+        make_log_dir(disk, "/var/lib/ottla")
+
+    assert not disk.exists("/var/lib/ottla")
+    assert durable_after_another_start(disk)
+
+
+def test_a_parent_that_may_not_be_read_is_somebody_elses() -> None:
+    disk = SimDisk()
+    make_log_dir(disk, "/home/me")
+    disk.inject("sync_dir", errno.EACCES, path="/home")
+
+    make_log_dir(disk, "/home/me")
+
+
+def test_a_dir_that_is_in_use_needs_no_sync() -> None:
+    disk = SimDisk()
+    make_log_dir(disk, "/data")
+    meta = MetaProperties("c", 1, bytes(range(16)))
+    checkpoints.write_meta_properties(disk, "/data", meta, now_ms=0)
+    calls = disk.calls
+    make_log_dir(disk, "/data")
+
+    assert disk.calls == calls
 
 
 def test_whose_directory_it_is() -> None:

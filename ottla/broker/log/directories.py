@@ -10,6 +10,7 @@ A topic's own name may hold dashes and dots. Names of deleted and stray director
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 
@@ -127,13 +128,26 @@ def holds_partition(disk: Disk, path: str, kind: Kind) -> bool:
 
 
 def make_log_dir(disk: Disk, directory: str) -> None:
-    """Makes the dir and its parents where they are missing, durably."""
-    if disk.exists(directory):
-        return
+    """Makes the dir and its parents where they are missing, durably.
+
+    One that is there may be of a start that ended before it had synced the name: as long as nobody
+    has signed it, that is done again.
+    """
     parent = checkpoints.parent_of(directory)
+    if disk.exists(directory):
+        if not disk.exists(f"{directory}/{checkpoints.META_PROPERTIES_FILE}"):
+            with suppress(PermissionError):  # whoever may not read the parent has not made it
+                disk.sync_dir(parent)
+        return
     make_log_dir(disk, parent)
     disk.make_dir(directory)
-    disk.sync_dir(parent)
+    try:
+        disk.sync_dir(parent)
+    except OSError:
+        # The next sync would say yes, and mean nothing: its name has to be made anew.
+        with suppress(OSError):
+            disk.remove(directory)
+        raise
 
 
 def identify(
