@@ -7,6 +7,7 @@ import errno
 import pytest
 
 from ottla.broker.quorum.store import METADATA_DIRECTORY, QuorumSettings
+from ottla.protocol.errors import KafkaError
 from ottla.testing.clock import SimClock
 from tests.quorum.nodes import LOG_DIR, running, until
 
@@ -35,3 +36,20 @@ async def test_they_go_when_their_delay_is_over_again(call: str, number: int) ->
     assert not [one for one in node.disk.list(QUORUM_DIR) if one.endswith(".deleted")]
     assert node.fatal == []
     await node.stop()
+
+
+async def test_a_trim_that_the_disk_fails_ends_the_node() -> None:
+    settings = QuorumSettings(snapshot_bytes=2_000, segment_bytes=4_000, retention_bytes=12_000)
+    node = await running(clock=SimClock(), settings=settings)
+    node.disk.inject("rename", errno.EIO, path=".log")  # as one is set aside
+
+    async def create_many() -> None:
+        for count in range(120):
+            await node.create(f"t{count}")
+
+    with pytest.raises(KafkaError):
+        await create_many()
+
+    assert [error.errno for error in node.fatal if isinstance(error, OSError)] == [errno.EIO]
+    assert "metadata_log_not_trimmed" not in node.events.names
+    await node.quorum.stop()

@@ -480,6 +480,9 @@ class Quorum:
         try:
             self._store.snapshot_written(snapshot_id, now_ms=self._clock.wall_ms())
         except OSError as failed:
+            if _is_final(failed):
+                self._fail(failed, [])
+                return
             # What could not be removed now is removed after a later snapshot, or at a start.
             self._events.warning("metadata_log_not_trimmed", error=repr(failed))
 
