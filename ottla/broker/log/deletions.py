@@ -19,7 +19,7 @@ from functools import partial
 from ottla.broker.faults import Call, DiskFaults, Reaction
 from ottla.broker.log.checkpoints import parent_of
 from ottla.broker.log.directories import partition_name
-from ottla.broker.log.flush import call_of
+from ottla.broker.log.final_syncs import call_of
 from ottla.broker.log.log import Log
 from ottla.broker.log.rearranging import Removal
 from ottla.broker.log.retention import newest_of

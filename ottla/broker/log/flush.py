@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from ottla.broker.faults import FULL_DISK_ERRORS, Call
+from ottla.broker.faults import FULL_DISK_ERRORS
 from ottla.broker.log.checkpoints import LEADER_EPOCH_FILE
 from ottla.broker.log.partition_dir import PartitionDir
 from ottla.broker.ports import File
@@ -33,28 +33,6 @@ LARGE_BYTES = 128 * 1024
 NO_DESCRIPTOR_ERRORS = frozenset({errno.EMFILE, errno.ENFILE})
 # With these the disk said no without harm; it may say yes to the next one.
 REFUSALS = FULL_DISK_ERRORS | NO_DESCRIPTOR_ERRORS | {errno.ENOMEM, errno.EAGAIN}
-
-
-class SyncFailed(OSError):
-    """A sync failed, of a file or of the names beside it. It is final, also for others: the kernel
-    has marked clean what it was to bring to disk, the name of a new segment, say, and whoever syncs
-    the same directory next is told that all is well."""
-
-
-def run_sync(sync: Callable[[], None]) -> None:
-    """Runs a sync of a directory, or of a file. SyncFailed if it failed, and any other OSError if
-    the directory could not be opened, so that nothing was marked clean."""
-    try:
-        sync()
-    except OSError as error:
-        if error.errno in NO_DESCRIPTOR_ERRORS:
-            raise
-        raise SyncFailed(error.errno, error.strerror, error.filename) from error
-
-
-def call_of(error: OSError) -> Call:
-    """Which call it was of work that writes, and syncs by `run_sync`."""
-    return Call.SYNC if isinstance(error, SyncFailed) else Call.WRITE
 
 
 @dataclass(slots=True, eq=False)

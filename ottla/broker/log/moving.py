@@ -46,7 +46,7 @@ from ottla.broker.log.directories import (
     partition_name,
 )
 from ottla.broker.log.file_slice import FileSlice
-from ottla.broker.log.flush import run_sync
+from ottla.broker.log.final_syncs import run_sync
 from ottla.broker.log.loading import Survey, doubled_partitions, leave_out
 from ottla.broker.log.log import UPPER_LOG_END, Log
 from ottla.broker.log.producer_state import ProducerState

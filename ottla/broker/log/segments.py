@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from itertools import accumulate, islice
 from typing import overload
 
-from ottla.broker.log.flush import run_sync
+from ottla.broker.log.final_syncs import run_sync
 from ottla.broker.log.offset_index import RELATIVE_OFFSET_MAX
 from ottla.broker.log.partition_dir import PartitionDir
 from ottla.broker.log.segment import (

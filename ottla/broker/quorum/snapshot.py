@@ -20,7 +20,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from ottla.broker.log.checkpoints import parent_of
-from ottla.broker.log.flush import run_sync
+from ottla.broker.log.final_syncs import run_sync
 from ottla.broker.ports import Disk
 from ottla.broker.quorum.voters import VoterSet
 from ottla.protocol.errors import KafkaError
