@@ -215,12 +215,13 @@ class Offsets:
     def of_topics(self, names: list[str]) -> dict[tuple[str, str], list[int]]:
         """(group, topic) -> partitions with an offset that is committed or pending."""
         found: dict[tuple[str, str], dict[int, None]] = {}
+        wanted = frozenset(names)
         for name in names:
             for group_id in self._groups_of.get(name, ()):
                 found[group_id, name] = dict.fromkeys(self._by_group[group_id][name])
         for pending in self._pending.values():
             for group_id, topic, partition in pending:
-                if topic in names:
+                if topic in wanted:
                     found.setdefault((group_id, topic), {})[partition] = None
         return {place: list(partitions) for place, partitions in found.items()}
 
