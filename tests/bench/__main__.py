@@ -6,9 +6,9 @@
 
 Both run on this machine beside the load generator, so absolute figures move with the machine; the
 ratios of one run count. Each round runs a work on one server and then on the other, the order
-changing with every round, once both are idle; round 0 warms up and does not count (a work of one
-round has none). CPU and memory are those of a broker's whole process tree. Without Java and Maven,
-Ottla runs alone.
+changing with every turn, once both are idle (some works so several times, a round's figures being
+means); round 0 warms up and does not count (a work of one round has none). CPU and memory are those
+of a broker's whole process tree. Without Java and Maven, Ottla runs alone.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from tests.bench.tailing import TAILING
 from tests.bench.times import TIMES
 from tests.bench.volume import BULK, FAN_OUT, IDEMPOTENT, SMALL
 from tests.bench.wired import WIRED
-from tests.bench.workload import Work
+from tests.bench.workload import Figures, Work
 from tests.peers import jars
 from tests.peers.raw import AnsweredError
 from tests.peers.servers import ApacheKafka, Ottla, Server, ServerEnded
@@ -101,16 +101,13 @@ DELETED_SECONDS_MAX = 10.0
 FAILURES = (AnsweredError, AssertionError, KafkaException, OSError, RuntimeError)
 
 
-def run_once(work: Work, server: Server, scale: float, results: Results, *, counted: bool) -> None:
-    """One turn of one server; its failure is noted and the run goes on."""
+def run_once(work: Work, server: Server, scale: float, results: Results) -> Figures | None:
+    """One turn of one server; None if it failed, which is noted, and the run goes on."""
     try:
-        figures = work.run(server, scale)
+        return work.run(server, scale)
     except FAILURES as error:
         results.failures.append(f"{work.name} on {server.name}: {str(error) or repr(error)}")
-        return
-    if counted:
-        for name in work.figures:
-            results.add(work.name, name, server.name, figures[name])
+        return None
 
 
 def run_work(
@@ -126,12 +123,18 @@ def run_work(
     task = progress.add_task(work.name, total=None)
     # What has one round warms up by itself, or starts brokers that no round before it would warm.
     for number in range(1 if rounds == 1 else 0, rounds + 1):
-        for server in servers if number % 2 else reversed(servers):
-            label = f"round {number} of {rounds}" if number else "warm-up"
-            progress.update(task, description=f"{work.name}: {server.name}, {label}")
-            await_quiet(servers)
-            run_once(work, server, scale, results, counted=number > 0)
-            await_deletions(server)
+        label = f"round {number} of {rounds}" if number else "warm-up"
+        turns: dict[str, list[Figures]] = {server.name: [] for server in servers}
+        for turn in range(work.turns if number else 1):
+            for server in servers if (number + turn) % 2 else reversed(servers):
+                progress.update(task, description=f"{work.name}: {server.name}, {label}")
+                await_quiet(servers)
+                if (figures := run_once(work, server, scale, results)) is not None:
+                    turns[server.name].append(figures)
+                await_deletions(server)
+        for name, counted in turns.items():
+            if number and counted:
+                results.add_round(work, name, counted)
     progress.remove_task(task)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench.workload import Aim, Limit, Work
+from tests.bench.workload import Aim, Figures, Limit, Work
 from tests.peers.jars import ROOT
 from tests.peers.servers import ApacheKafka, Ottla
 
@@ -31,6 +31,10 @@ class Results:
 
     def add(self, work: str, figure: str, server: str, value: float) -> None:
         self.figures.setdefault((work, figure, server), []).append(value)
+
+    def add_round(self, work: Work, server: str, turns: Sequence[Figures]) -> None:
+        for figure, value in work.means(turns).items():
+            self.add(work.name, figure, server, value)
 
     def of(self, work: str, figure: str, server: str) -> list[float]:
         return self.figures.get((work, figure, server), [])

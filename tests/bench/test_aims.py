@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.bench.workload import Limit, at_least, at_most
+from tests.bench.workload import Limit, Work, at_least, at_most
 
 
 def test_a_median_forgives_one_bad_round() -> None:
@@ -21,3 +21,9 @@ def test_a_tail_must_be_better_in_four_of_five_rounds() -> None:
 def test_a_limit_needs_no_peer() -> None:
     assert Limit(64).met([63.0], [])
     assert not Limit(64).met([65.0], [])
+
+
+def test_a_round_of_several_turns_is_their_mean() -> None:
+    work = Work("waiting", "", lambda _server, _scale: {}, {"p99 ms": None}, turns=2)
+
+    assert work.means([{"p99 ms": 3.0, "not shown": 1.0}, {"p99 ms": 5.0}]) == {"p99 ms": 4.0}

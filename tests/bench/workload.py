@@ -66,10 +66,17 @@ class Limit:
 class Work:
     """One workload. `run(server, scale)` returns a figure for each name in `figures`.
 
-    A figure without an aim is shown for information.
+    A figure without an aim is shown for information. A round has `turns` of each server, one of
+    each after the other, and means of them for figures: where the slowest hundredth of a turn is
+    few requests, or the disk has slow seconds, so that both brokers have their share of those.
     """
 
     name: str
     title: str
     run: Callable[[Server, float], Figures]
     figures: dict[str, Aim | Limit | None]
+    turns: int = 1
+
+    def means(self, turns: Sequence[Figures]) -> Figures:
+        """What a round of these turns says, of which there is at least one."""
+        return {name: statistics.fmean(turn[name] for turn in turns) for name in self.figures}
