@@ -139,6 +139,18 @@ def test_a_name_whose_sync_failed_is_made_anew() -> None:
     assert durable_after_another_start(disk)
 
 
+def test_nor_is_the_name_that_a_killed_start_has_left_believed_behind_a_failed_sync() -> None:
+    disk = SimDisk()
+    make_log_dir(disk, "/var/lib")
+    disk.make_dir("/var/lib/ottla")
+    disk.open("/var/lib/ottla/.lock", create=True).close()
+    disk.inject("sync_dir", errno.EIO, path="/var/lib")
+    with pytest.raises(OSError, match="Input/output"):
+        make_log_dir(disk, "/var/lib/ottla")
+
+    assert durable_after_another_start(disk)
+
+
 def test_a_parent_that_may_not_be_read_is_somebody_elses() -> None:
     disk = SimDisk()
     make_log_dir(disk, "/home/me")

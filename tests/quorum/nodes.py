@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any, TypeVar
 
@@ -111,7 +111,11 @@ class Node:
         )
 
     async def start(
-        self, *, previous_epoch: int = -1, bootstrap: list[Message] | None = None
+        self,
+        *,
+        previous_epoch: int = -1,
+        bootstrap: list[Message] | None = None,
+        more_directories: Sequence[bytes] = (),
     ) -> Registered:
         self.format()
         await self.quorum.start()
@@ -122,7 +126,7 @@ class Node:
                 broker_id=1,
                 incarnation_id=new_id(self.rng),
                 listeners=[EndpointImage("PLAINTEXT", "localhost", 9092, 0)],
-                directories=[self.key.directory_id],
+                directories=[self.key.directory_id, *more_directories],
                 previous_epoch=previous_epoch,
             ),
             controller_listeners=[EndpointImage(*self.endpoint, 0)],

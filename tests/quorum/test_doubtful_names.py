@@ -15,8 +15,18 @@ from ottla.protocol.errors import KafkaError
 from ottla.testing.clock import SimClock
 from ottla.testing.disk import SimDisk
 from ottla.testing.platter import CrashMode
-from tests.quorum.nodes import Node, running
+from tests.quorum.nodes import LOG_DIR, Node, running
 from tests.quorum.test_driver import HeldSyncs, rolled
+
+
+async def _answers_for_good(disk: SimDisk, settings: QuorumSettings | None = None) -> None:
+    """What the next process answers outlives a loss of power."""
+    settings = settings or QuorumSettings()
+    node = await running(disk, settings=settings)
+    await node.create("answered")
+    disk = node.disk.crash(random.Random(1), CrashMode.SUBSET)
+
+    assert "answered" in (await running(disk, settings=settings)).image.topics.by_name
 
 
 async def test_behind_a_failed_sync_of_a_snapshot_the_next_process_loses_nothing_either() -> None:
@@ -32,13 +42,8 @@ async def test_behind_a_failed_sync_of_a_snapshot_the_next_process_loses_nothing
     with pytest.raises(KafkaError):
         await creating
     await node.quorum.stop()
-    next_one = await running(
-        node.disk.crash(random.Random(1), CrashMode.PROCESS), settings=settings
-    )
-    await next_one.create("answered")
-    disk = next_one.disk.crash(random.Random(1), CrashMode.SUBSET)
 
-    assert "answered" in (await running(disk, settings=settings)).image.topics.by_name
+    await _answers_for_good(node.disk.crash(random.Random(1), CrashMode.PROCESS), settings)
 
 
 async def test_behind_a_vote_that_could_not_be_synced_the_next_process_loses_nothing() -> None:
@@ -49,8 +54,30 @@ async def test_behind_a_vote_that_could_not_be_synced_the_next_process_loses_not
     disk.inject("sync_dir", errno.EIO, path=METADATA_DIRECTORY)
     with pytest.raises(OSError, match="Input/output"):
         await node.start()
-    next_one = await running(disk.crash(random.Random(1), CrashMode.PROCESS))
-    await next_one.create("answered")
-    disk = next_one.disk.crash(random.Random(1), CrashMode.SUBSET)
 
-    assert "answered" in (await running(disk)).image.topics.by_name
+    await _answers_for_good(disk.crash(random.Random(1), CrashMode.PROCESS))
+
+
+async def test_behind_a_vote_that_no_room_was_left_to_sync_it_loses_nothing_either() -> None:
+    """Whatever a sync failed with, its pages are marked clean."""
+    disk = SimDisk()
+    node = Node(disk)
+    node.format()
+    disk.inject("sync_dir", errno.ENOSPC, path=METADATA_DIRECTORY)
+    with pytest.raises(OSError, match="No space"):
+        await node.start()
+
+    await _answers_for_good(disk.crash(random.Random(1), CrashMode.PROCESS))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_directory_of_a_metadata_log_that_could_not_be_synced_is_made_anew(seed: int) -> None:
+    node = Node(SimDisk())
+    node.disk.inject("sync_dir", errno.EIO, path=LOG_DIR)
+    with pytest.raises(OSError, match="Input/output"):
+        node.format()
+    next_one = Node(node.disk.crash(random.Random(seed), CrashMode.PROCESS))
+    next_one.format()
+
+    disk = next_one.disk.crash(random.Random(seed), CrashMode.SUBSET)
+    assert disk.exists(f"{LOG_DIR}/{METADATA_DIRECTORY}")

@@ -17,6 +17,7 @@ from ottla.broker.controller.brokers import (
 from ottla.broker.controller.configs import incremental_alter_configs
 from ottla.broker.controller.partitions import create_partitions
 from ottla.broker.controller.reassignments import alter_partition_reassignments
+from ottla.broker.log.directories import LogDirError
 from ottla.broker.metadata.image import TOPIC_RESOURCE
 from ottla.broker.metadata.records import LATEST_METADATA_VERSION, LOWEST_METADATA_VERSION
 from ottla.broker.quorum.snapshot import list_snapshots
@@ -35,9 +36,12 @@ LEVELS = range(LOWEST_METADATA_VERSION, LATEST_METADATA_VERSION + 1)
 DIRECTORY, OTHER_DIRECTORY = bytes([7]) * 16, bytes([8]) * 16
 
 
-async def started(level: int) -> Node:
+async def started(level: int, *more_directories: bytes) -> Node:
     node = Node(SimDisk())
-    await node.start(bootstrap=[FeatureLevelRecord("metadata.version", level)])
+    await node.start(
+        bootstrap=[FeatureLevelRecord("metadata.version", level)],
+        more_directories=more_directories,
+    )
     return node
 
 
@@ -118,6 +122,15 @@ async def test_directories_are_named_where_records_can_name_them(level: int, nam
 
     assert (node.key.directory_id in node.image.cluster.brokers[1].directories) == named
     assert (partition.directory_of(1) == DIRECTORY) == named
+    await node.stop()
+
+
+async def test_several_log_dirs_need_a_level_that_can_say_where_a_partition_lies() -> None:
+    with pytest.raises(LogDirError, match="16 cannot say in which of the 2 log"):
+        await started(16, OTHER_DIRECTORY)
+
+    node = await started(17, OTHER_DIRECTORY)
+    assert len(node.image.cluster.brokers[1].directories) == 2
     await node.stop()
 
 

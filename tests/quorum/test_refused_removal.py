@@ -1,4 +1,4 @@
-"""Trimmed segments of the metadata log whose removal is refused."""
+"""Trimmed segments and old snapshots of the metadata log that are refused, or cannot be read."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import errno
 
 import pytest
 
+from ottla.broker.quorum.snapshot import list_snapshots
 from ottla.broker.quorum.store import METADATA_DIRECTORY, QuorumSettings
 from ottla.protocol.errors import KafkaError
 from ottla.testing.clock import SimClock
@@ -53,3 +54,27 @@ async def test_a_trim_that_the_disk_fails_ends_the_node() -> None:
     assert [error.errno for error in node.fatal if isinstance(error, OSError)] == [errno.EIO]
     assert "metadata_log_not_trimmed" not in node.events.names
     await node.quorum.stop()
+
+
+@pytest.mark.parametrize(
+    ("call", "number", "gone"),
+    [("pread", errno.EIO, True), ("open", errno.ENOENT, True), ("open", errno.EMFILE, False)],
+)
+async def test_an_old_snapshot_that_cannot_be_read_is_given_up(
+    call: str, number: int, gone: bool
+) -> None:
+    """The newest says all that it says; but for want of a descriptor it has to wait."""
+    node = await running(clock=SimClock(), settings=QuorumSettings(snapshot_bytes=2_000))
+    for count in range(20):
+        await node.create(f"t{count}")
+    await until(lambda: node.quorum._beside is None)
+    oldest, *_ = list_snapshots(node.disk, QUORUM_DIR)
+    fault = node.disk.inject(call, number, path=oldest.name, times=1000)
+    for count in range(20):
+        await node.create(f"u{count}")
+    await until(lambda: node.quorum._beside is None)
+
+    assert fault.times < 1000
+    assert (oldest not in list_snapshots(node.disk, QUORUM_DIR)) == gone
+    assert node.fatal == []
+    await node.stop()

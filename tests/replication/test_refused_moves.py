@@ -204,3 +204,29 @@ async def test_nothing_moves_to_a_full_dir() -> None:
         assert logs.has_refused(), "the copy goes when its directory can be renamed"
         logs.shutdown(1)
         assert names_in(house.disk, target, Kind.FUTURE) == []
+
+
+@pytest.mark.parametrize("call", ["open", "create"])
+async def test_a_process_short_of_descriptors_twice_loses_no_log_dir(call: str) -> None:
+    """Once for the name of the copy, once for the generation of the log that goes on instead."""
+    async with House(TWO_DIRS) as house:
+        mover = await movers(house)
+        before, target = mover.log_dir, mover.other_dir
+        faults = [
+            house.disk.inject("sync_dir", errno.EMFILE, path=target, times=0),
+            house.disk.inject(call, errno.EMFILE, path=f"{before}/t-0/ottla-generation", times=0),
+        ]
+
+        def refuse() -> None:
+            for fault in faults:
+                fault.times = 1
+
+        assert await mover.alter(target) == 0
+        mover.before = ("take_name", refuse)
+        await mover.moves.run()
+
+        assert [fault.times for fault in faults] == [0, 0]
+        assert (mover.log_dir, house.rooms.logs.offline_dirs) == (before, {})
+        await mover.send()
+        manager = open_dirs(house.disk.crash(random.Random(1), CrashMode.SUBSET))
+        check(only(manager), mover.acknowledged)

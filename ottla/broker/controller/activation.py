@@ -16,8 +16,9 @@ from ottla.broker.controller.brokers import (
     register_controller,
 )
 from ottla.broker.controller.features import abort_record, first_records, levels_above_ours
+from ottla.broker.log.directories import LogDirError
 from ottla.broker.metadata.image import EndpointImage, MetadataImage
-from ottla.broker.metadata.records import CONTROLLERS_SINCE
+from ottla.broker.metadata.records import CONTROLLERS_SINCE, DIRECTORIES_SINCE
 from ottla.broker.ports import Events
 from ottla.broker.quorum.driver import Quorum
 from ottla.protocol.schema import Message
@@ -40,7 +41,8 @@ async def activate(
 ) -> Registered:
     """Brings the metadata of a started quorum to where this node is registered, and fenced.
 
-    The broker is put in service by `brokers.unfence`, when its logs are loaded.
+    The broker is put in service by `brokers.unfence`, when its logs are loaded. LogDirError where
+    it has several log dirs, and the level of metadata.version cannot say which a replica lies in.
     """
     if quorum.in_transaction:
         await quorum.submit(lambda image: ([abort_record()], None))
@@ -49,6 +51,13 @@ async def activate(
             new_cluster.bootstrap, min_insync_replicas=new_cluster.min_insync_replicas
         )
         await quorum.submit(lambda image: (first, None))
+    count = len(registration.directories)
+    if count > 1 and not quorum.image.has_directories:
+        raise LogDirError(
+            f"metadata.version {quorum.image.metadata_version} cannot say in which of the {count}"
+            " log.dirs a partition lies, so that one whose disk is away at a start would begin"
+            f" again, empty. Raise it to {DIRECTORIES_SINCE} or above with Apache Kafka first."
+        )
     above = levels_above_ours(quorum.image)
     if above:
         events.info("features_above_ours", kept=above)

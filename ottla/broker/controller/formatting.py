@@ -19,7 +19,7 @@ from ottla.broker.log.checkpoints import (
     TEMPORARY_SUFFIX,
     write_partition_metadata,
 )
-from ottla.broker.log.directories import Kind, LogDirError, parse_name
+from ottla.broker.log.directories import Kind, LogDirError, parse_name, sync_new_name
 from ottla.broker.metadata.records import (
     LATEST_METADATA_VERSION,
     MetadataError,
@@ -61,7 +61,7 @@ def format_directories(
     _refuse_orphans(disk, log_dirs, directory)
     if not disk.exists(directory):
         disk.make_dir(directory)
-        disk.sync_dir(metadata_dir)
+    sync_new_name(disk, directory)  # also that of a start that ended before it had
     for log_dir in log_dirs:
         path = f"{log_dir}/{BOOTSTRAP_FILE}"
         if not disk.exists(path):

@@ -137,16 +137,26 @@ def make_log_dir(disk: Disk, directory: str) -> None:
     if disk.exists(directory):
         if not disk.exists(f"{directory}/{checkpoints.META_PROPERTIES_FILE}"):
             with suppress(PermissionError):  # whoever may not read the parent has not made it
-                disk.sync_dir(parent)
+                sync_new_name(disk, directory)
         return
     make_log_dir(disk, parent)
     disk.make_dir(directory)
+    sync_new_name(disk, directory)
+
+
+def sync_new_name(disk: Disk, directory: str) -> None:
+    """Syncs the name of a directory that holds nothing yet.
+
+    Where that fails its name is taken away, to be made anew: the next sync would say yes, and mean
+    nothing.
+    """
     try:
-        disk.sync_dir(parent)
+        disk.sync_dir(checkpoints.parent_of(directory))
     except OSError:
-        # The next sync would say yes, and mean nothing: its name has to be made anew.
         with suppress(OSError):
-            disk.remove(directory)
+            if disk.list(directory) == [LOCK_FILE]:
+                disk.remove(f"{directory}/{LOCK_FILE}")
+            disk.remove(directory)  # refused, if there is anything else in it
         raise
 
 

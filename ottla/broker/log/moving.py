@@ -171,7 +171,7 @@ class FutureCopy:
         """Makes its directory, empty and durable."""
         self._disk.make_dir(self.path)
         write_partition_metadata(self._disk, self.path, topic_id)
-        self._disk.sync_dir(self.log_dir)
+        run_sync(partial(self._disk.sync_dir, self.log_dir))
 
     def open(self, source: Log, *, clean: bool) -> None:
         """Opens what is there. `clean`: it was closed in good order, and nothing was lost since."""

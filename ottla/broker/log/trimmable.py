@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
+from functools import partial
 from typing import NoReturn
 
-from ottla.broker.log.flush import NO_DESCRIPTOR_ERRORS, REFUSALS
+from ottla.broker.log.final_syncs import SyncFailed, run_sync
+from ottla.broker.log.flush import REFUSALS
 from ottla.broker.log.opening import reload_producers, remove_snapshots
 from ottla.broker.log.readable import ReadableLog
 from ottla.broker.log.retention import Doomed, doomed_segments, newest_of
@@ -164,10 +166,9 @@ class TrimmableLog(ReadableLog):
     def _sync_names(self) -> None:
         """What was removed does not come back, and what was begun is there, when this returns."""
         try:
-            self._directory.disk.sync_dir(self.directory)
-        except OSError as error:
-            if error.errno not in NO_DESCRIPTOR_ERRORS:
-                self._fail(error)
+            run_sync(partial(self._directory.disk.sync_dir, self.directory))
+        except SyncFailed as error:
+            self._fail(error)
             raise
 
     def _refuse(self, error: OSError) -> NoReturn:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from ottla.broker.faults import takes_dir_offline
 from ottla.broker.log.checkpoints import MalformedFile
 from ottla.broker.log.final_syncs import call_of
-from ottla.broker.log.flush import REFUSALS, FlushTicket
+from ottla.broker.log.flush import NO_DESCRIPTOR_ERRORS, FlushTicket
 from ottla.broker.ports import Clock, Disk, Events
 from ottla.broker.quorum.raft import Known, Output, QuorumError, Raft
 from ottla.broker.quorum.snapshot import SnapshotId
@@ -303,7 +303,7 @@ class Quorum:
         try:
             write_vote_state(self._disk, self._directory, output.vote)
         except OSError as error:
-            if error.errno not in REFUSALS:
+            if error.errno not in NO_DESCRIPTOR_ERRORS:  # any other may be that of a sync
                 self._store.doubt_tail()
             raise
         batch = build_control_batch(output.append, timestamp=now_ms)

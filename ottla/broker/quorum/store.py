@@ -9,8 +9,10 @@ makes the log begin anew behind it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.broker.log.flush import REFUSALS
 from ottla.broker.log.log import UPPER_LOG_END, Log
 from ottla.broker.log.segment import LOG_SUFFIX, Segment
 from ottla.broker.ports import Disk, Events
@@ -179,7 +181,8 @@ class QuorumStore:
             dropped = self.snapshots.pop(0)
             start = self.snapshots[0].end_offset
             self.log.delete_records(start)
-            remove_snapshot(self._disk, self.directory, dropped)
+            with suppress(FileNotFoundError):  # somebody has removed it
+                remove_snapshot(self._disk, self.directory, dropped)
             self._events.info("metadata_log_trimmed", log_start_offset=start, dropped=dropped.name)
         self.log.delete_old_segments(now_ms=now_ms)
 
@@ -210,19 +213,31 @@ class QuorumStore:
         self.log.close(clean=clean)
 
     def _may_drop(self, oldest: SnapshotId, now_ms: int) -> bool:
-        """Kafka's retention of metadata: by the size of log and snapshots, or by age."""
+        """Kafka's retention of metadata: by the size of log and snapshots, or by age. One that
+        cannot be read goes, for the newest says all that it says.
+
+        OSError for want of descriptors or memory, which says nothing of the snapshot.
+        """
         sizes = [self._size(snapshot_id) for snapshot_id in self.snapshots]
         if self.log.size_bytes + sum(sizes) > self._settings.retention_bytes:
             return True
         try:
             timestamp = snapshot_timestamp(self._disk, f"{self.directory}/{oldest.name}")
-        except SnapshotError as error:
+        except (SnapshotError, OSError) as error:
+            if isinstance(error, OSError) and error.errno in REFUSALS:
+                raise
             self._events.warning("snapshot_unreadable", name=oldest.name, reason=str(error))
             return True
         return now_ms - timestamp > self._settings.retention_ms
 
     def _size(self, snapshot_id: SnapshotId) -> int:
-        file = self._disk.open(f"{self.directory}/{snapshot_id.name}")
+        """Its bytes, 0 where it cannot be opened. OSError as `_may_drop`."""
+        try:
+            file = self._disk.open(f"{self.directory}/{snapshot_id.name}")
+        except OSError as error:
+            if error.errno in REFUSALS:
+                raise
+            return 0
         try:
             return file.size()
         finally:

@@ -21,6 +21,7 @@ from ottla.broker.faults import Call, Reaction
 from ottla.broker.log.checkpoints import TopicPartition
 from ottla.broker.log.directories import Kind, PartitionName, aside_name, partition_name
 from ottla.broker.log.final_syncs import call_of
+from ottla.broker.log.flush import NO_DESCRIPTOR_ERRORS
 from ottla.broker.log.log import Log
 from ottla.broker.log.manager import LogManager
 from ottla.broker.log.moving import (
@@ -38,6 +39,10 @@ from ottla.broker.replication.replicas import Partition, Replicas
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 T = TypeVar("T")
+
+PASS_OVER_TRIES = 100
+PASS_OVER_PAUSE_SECONDS = 0.05
+"""So that a process short of descriptors has five seconds to get one, before a log dir is lost."""
 
 
 @contextmanager
@@ -139,7 +144,7 @@ class ReplicaMoves:
         try:
             await self._work(partial(copy.make, partition.topic_id))
         except OSError as error:
-            self._logs.faults.failed(log_dir, Call.WRITE, error)
+            self._logs.faults.failed(log_dir, call_of(error), error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         self._moves[key] = Move(key, copy, clean=True)
         self._events.info(
@@ -353,13 +358,21 @@ class ReplicaMoves:
         return None
 
     async def _pass_over(self, old: Log) -> None:
-        """Gives the log a generation above that of its copy, which may have its name on disk."""
+        """Gives the log a generation above that of its copy, which may have its name on disk.
+
+        For want of a descriptor that takes some tries: the partition's appends are held meanwhile.
+        """
         disk, log_dir = self._logs.disk, self._logs.dir_of(old)
-        try:
-            generation = await self._work(partial(read_generation, disk, old.directory)) + 2
-            await self._work(partial(write_generation, disk, old.directory, generation))
-        except OSError as error:
-            self._logs.faults.failed(log_dir, Call.SYNC, error)
+        for left in reversed(range(PASS_OVER_TRIES)):
+            try:
+                generation = await self._work(partial(read_generation, disk, old.directory)) + 2
+                await self._work(partial(write_generation, disk, old.directory, generation))
+            except OSError as error:
+                if left and error.errno in NO_DESCRIPTOR_ERRORS:
+                    await asyncio.sleep(PASS_OVER_PAUSE_SECONDS)
+                    continue
+                self._logs.faults.failed(log_dir, Call.SYNC, error)
+            return
 
     def _replace(self, move: Move, partition: Partition, old: Log, new: Log) -> str:
         """The new log is served; the path that the old one's directory is to get."""

@@ -17,6 +17,7 @@ from typing import TypeVar
 from ottla.broker.faults import Call
 from ottla.broker.kernel_syncs import KernelSyncs
 from ottla.broker.log.append_result import AppendResult
+from ottla.broker.log.final_syncs import call_of
 from ottla.broker.log.flush import FlushTicket
 from ottla.broker.log.log import Log
 from ottla.broker.log.reserves import OwnRoom
@@ -183,7 +184,7 @@ class Replicas:
             self._tell_refusal(log, refused)
             raise
         except OSError as error:
-            self._on_disk_failed(log, Call.WRITE, error)
+            self._on_disk_failed(log, call_of(error), error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from error
         if log.visible_end != log.high_watermark:
             self._advance(partition)
@@ -208,7 +209,7 @@ class Replicas:
             self._tell_refusal(log, refused)
             raise
         except OSError as error:
-            self._on_disk_failed(log, Call.WRITE, error)
+            self._on_disk_failed(log, call_of(error), error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from error
         if partition.online:
             self._look_again(partition)
