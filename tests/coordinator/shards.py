@@ -120,6 +120,7 @@ class Lone:
         """What is not in the records is gone, and nobody is answered."""
         self.shard = self.replayed()
         self._perform(self.shard.loaded(self.now))
+        self._perform(self.shard.forget_gone(self.now))
 
     # what a script asks of its target
 

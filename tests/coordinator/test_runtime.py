@@ -12,6 +12,7 @@ import pytest
 
 from ottla.broker.coordinator import gathering, loading, runtime
 from ottla.broker.coordinator.group.coordinator import CONSUMER_OFFSETS
+from ottla.broker.coordinator.group.shard import GroupShard
 from ottla.broker.coordinator.outcome import (
     Answer,
     CoordinatorRecord,
@@ -234,6 +235,59 @@ async def test_a_full_disk_refuses_and_leaves_what_is_on_it(house: House) -> Non
 
     assert _code(await ask(house, offset_commit(9), 9)) == 0
     assert await offset_of(house) == 9
+
+
+async def _fetched(house: House) -> int:
+    """The error code of what needs no room."""
+    answer = await ask(house, offset_fetch(), 9)
+    code: int = answer.groups[0].error_code
+    return code
+
+
+async def test_groups_are_served_where_a_full_disk_refuses_to_forget_a_topics_offsets(
+    house: House,
+) -> None:
+    """A shard that wrote this when it is loaded would be refused and loaded without end."""
+    await ask(house, offset_commit(7), 9)
+    full = house.disk.inject("pwrite", errno.ENOSPC, path="__consumer_offsets", times=10**9)
+    await house.ask(DeleteTopicsRequest(topic_names=["t"]), 5)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert await _fetched(house) == 0
+    assert len(house.events.named("coordinator_append_failed")) == 1
+
+    async with house.restarted() as again:
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert await _fetched(again) == 0
+        assert len(again.events.named("coordinator_append_failed")) == 2, "once more"
+        full.times = 0
+        runner, shard = again.rooms.groups.runner(GROUP)
+        runner.perform(shard.expire_offsets(runner.now()))
+        assert await _fetched(again) == 0
+        # The tombstones of the offset and of its group.
+        assert led(again).log.log_end_offset == 3
+        assert not shard.groups
+
+
+async def test_offsets_of_a_topic_that_is_gone_wait_for_room_that_is_spent(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ask(house, offset_commit(7), 9)
+    partition = led(house)
+    monkeypatch.setattr(GroupShard, "topics_deleted", lambda self, names, now: Outcome(now))
+    await house.ask(DeleteTopicsRequest(topic_names=["t"]), 5)
+    runner, _ = house.rooms.groups.runner(GROUP)
+    house.rooms.replicas.keep_room({house.rooms.logs.dir_of(partition.log): OwnRoom(0)})
+    runner.start()
+    assert await _fetched(house) == 0
+    assert partition.log.log_end_offset == 1
+
+    house.rooms.replicas.keep_room({})
+    runner.start()
+    assert await _fetched(house) == 0
+    assert partition.log.log_end_offset == 2
+    assert not house.events.named("coordinator_append_failed")
 
 
 async def test_commits_leave_a_full_disk_its_last_room(house: House) -> None:

@@ -391,6 +391,19 @@ def test_a_topic_that_is_gone_takes_its_states_with_it() -> None:
     assert lone.shard.states == {}
 
 
+def test_a_topic_that_went_while_there_was_no_room_takes_its_states_with_it_later() -> None:
+    """A shard writes nothing when it is loaded, for that would be refused again."""
+    lone = Lone()
+    lone.initialize(0)
+    lone.counts.clear()
+    assert not lone.shard.loaded(lone.now).records
+    assert lone.shard.states
+
+    outcome = lone.shard.snapshot_cold(1_000, lone.now)
+    assert [record.value for record in outcome.records] == [None]
+    assert lone.shard.states == {}
+
+
 def test_a_state_is_deleted_and_may_begin_anew() -> None:
     lone = Lone()
     lone.initialize(3, epoch=5)

@@ -9,7 +9,8 @@ ceases to. Meanwhile:
   * An answer leaves when everything that its command could see is durable: at once if nothing is
     being written, else with the append that was the newest when it was made. So nobody is told what
     a power loss could take back, not even by a question. Only what no record ever says leaves now.
-  * If an append fails the shard is thrown away and loaded anew, for it is ahead of its log.
+  * If an append fails the shard is thrown away and loaded anew, for it is ahead of its log. The new
+    one writes nothing of its own accord when it is loaded: that would be refused, too.
 
 There are no rules here.
 """
@@ -56,7 +57,11 @@ class Shard(Protocol):
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None: ...
 
-    def loaded(self, now: Moment) -> Outcome: ...
+    def loaded(self, now: Moment) -> Outcome:
+        """All records are replayed. It writes none itself."""
+
+    def forget_gone(self, now: Moment) -> Outcome:
+        """What it keeps of topics that went while nobody told it goes, too."""
 
     def unloaded(self, now: Moment) -> Outcome: ...
 
@@ -123,6 +128,7 @@ class Runner(Generic[S]):
         self._due: list[Callable[[], None]] = []
         self._append: _Append | None = None
         self._scheduled = False
+        self._was_refused = False  # the last append
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
 
@@ -285,7 +291,12 @@ class Runner(Generic[S]):
             )
         if self.partition.log.high_watermark < self.partition.log.log_end_offset:
             self._await(_Append([], {}, []), self.partition.log.log_end_offset - 1)
-        self.perform(shard.loaded(coordinator.now()))
+        now = coordinator.now()
+        self.perform(shard.loaded(now))
+        # Where this has no room it is for later: refused, it would have the shard loaded again.
+        has_room = not self._was_refused and not coordinator.replicas.is_spent(self.partition)
+        if has_room and self.shard is shard:
+            self.perform(shard.forget_gone(now))
 
     def _not_loaded(self, error: LoadFailed) -> None:
         self.failure = ErrorCode.NOT_COORDINATOR
@@ -329,8 +340,10 @@ class Runner(Generic[S]):
         except KafkaError as error:
             # Whatever the log has against one of them, the others are to ask again.
             self._refuse(part.answers, ErrorCode.NOT_COORDINATOR)
+            self._was_refused = True
             self._start_again(error)
             return
+        self._was_refused = False
         self._await(part, last_offset)
 
     def _await(self, part: _Append, last_offset: int) -> None:

@@ -233,8 +233,10 @@ class GroupShard:
                 group.metadata_is_stale = True
 
     def expire_offsets(self, now: Moment) -> Outcome:
-        """A periodic job: forgets offsets that nobody has used for offsets.retention.minutes."""
+        """A periodic job: forgets offsets that nobody has used for offsets.retention.minutes, and
+        those of topics that are gone, in case there was no room for that."""
         turn = Turn(self, now)
+        self._forget_gone(turn)
         commits.expire_offsets(turn)
         return turn.outcome
 
@@ -248,12 +250,8 @@ class GroupShard:
         return turn.outcome
 
     def loaded(self, now: Moment) -> Outcome:
-        """All records are replayed: sessions begin anew, groups over their size rebalance, and what
-        was committed for topics that went meanwhile goes, too: a transaction's names no id."""
+        """All records are replayed: sessions begin anew, and groups over their size rebalance."""
         turn = Turn(self, now)
-        commits.topics_deleted(
-            turn, sorted(name for name in self.offsets.topics() if self.topic_id_of(name) is None)
-        )
         # Whatever has come since the regular expressions were matched, nobody noticed here.
         self.new_topics_version = self.topics.version
         for group in self.groups.values():
@@ -264,6 +262,13 @@ class GroupShard:
                     consumer_members.loaded(turn, group)
                 case ShareGroup():
                     share_members.loaded(turn, group)
+        return turn.outcome
+
+    def forget_gone(self, now: Moment) -> Outcome:
+        """What was committed for topics that went meanwhile goes, too: a transaction's names no id
+        to tell by later."""
+        turn = Turn(self, now)
+        self._forget_gone(turn)
         return turn.outcome
 
     def unloaded(self, now: Moment) -> Outcome:
@@ -379,6 +384,10 @@ class GroupShard:
             member_id=member_id,
             current_member_id=group.static_members[instance_id],
         )
+
+    def _forget_gone(self, turn: Turn) -> None:
+        names = sorted(name for name in self.offsets.topics() if self.topic_id_of(name) is None)
+        commits.topics_deleted(turn, names)
 
     def _apply_offset(
         self,

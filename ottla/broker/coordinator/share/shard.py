@@ -245,8 +245,9 @@ class ShareShard:
 
     def snapshot_cold(self, interval_ms: int, now: Moment) -> Outcome:
         """A snapshot of what had none for so long, so that no record before is needed any more;
-        unless nothing was snapshot since for another reason: then all would be for nothing."""
-        outcome = Outcome(now)
+        unless nothing was snapshot since for another reason: then all would be for nothing. And
+        what is gone is forgotten, in case there was no room for that."""
+        outcome = self.forget_gone(now)
         if all(state.is_cold for state in self.states.values()):
             return outcome
         for key, state in self.states.items():
@@ -259,6 +260,9 @@ class ShareShard:
         return Outcome(now)
 
     def topics_deleted(self, names: list[str], now: Moment) -> Outcome:
+        return self.forget_gone(now)
+
+    def forget_gone(self, now: Moment) -> Outcome:
         """The states of topics that are not there any more are deleted."""
         outcome = Outcome(now)
         for key in list(self.states):
@@ -267,7 +271,7 @@ class ShareShard:
         return outcome
 
     def loaded(self, now: Moment) -> Outcome:
-        return self.topics_deleted([], now)
+        return Outcome(now)
 
     def unloaded(self, now: Moment) -> Outcome:
         return Outcome(now)

@@ -307,6 +307,9 @@ class TransactionShard:
         """A marker for what is gone is left out when it is due."""
         return Outcome(now)
 
+    def forget_gone(self, now: Moment) -> Outcome:
+        return Outcome(now)
+
     def loaded(self, now: Moment) -> Outcome:
         """All records are replayed: what is decided and not complete needs its markers."""
         outcome = Outcome(now)
