@@ -195,9 +195,43 @@ def _by_way_of_another(size: int) -> GroupSpec:
     return spec_of({one: 2 * size, two: size}, wants, has)
 
 
+def _own_topics(size: int) -> GroupSpec:
+    """One has all that everybody wants, and each wants a topic of its own, too."""
+    common = topic(0)
+    own = {f"m{number:03}": topic(number) for number in range(1, size // 4)}
+    wants = {name: frozenset({common, one}) for name, one in own.items()}
+    counts = {common: size, **dict.fromkeys(own.values(), 1)}
+    return spec_of(counts, wants, {"m001": {common: frozenset(range(size))}})
+
+
+def _rolling(members: int, size: int) -> GroupSpec:
+    """A deployment: there are as many again who want one topic more."""
+    one, two = topic(1), topic(2)
+    former = {f"a{number:03}": frozenset({one}) for number in range(members)}
+    newcomers = {f"b{number:03}": frozenset({one, two}) for number in range(members)}
+    has = assign_uniformly(spec_of({one: size}, former))
+    return spec_of({one: size, two: 1}, {**former, **newcomers}, has)
+
+
+@pytest.mark.parametrize(("members", "size"), [(2, 8), (10, 100), (50, 500), (100, 5_000)])
+def test_newcomers_of_another_subscription_take_their_share_and_nothing_else_moves(
+    members: int, size: int
+) -> None:
+    spec = _rolling(members, size)
+    after = assign_uniformly(spec)
+    before = {name: member.assigned for name, member in spec.members.items()}
+    sizes = [len(places(one)) for one in after.values()]
+    wanted = sum(len(places(one)) for name, one in after.items() if name.startswith("b"))
+
+    assert max(sizes) - min(sizes) <= 1
+    assert moved(before, after) == wanted
+    assert wanted <= (size + 1) // 2 + 1
+
+
 @pytest.mark.parametrize(
     "group",
     [
+        _own_topics,
         _two_of_different_topics,
         _topics_of_one_partition,
         _others_topics_ahead,

@@ -10,7 +10,8 @@ from __future__ import annotations
 import sys
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from heapq import heapify, heapreplace
 
 Place = tuple[bytes, int]
 """A partition: topic id, index."""
@@ -177,6 +178,11 @@ class Peers:
                 return
             least[at] = lower
 
+    @property
+    def least(self) -> int:
+        """What the one has who has least."""
+        return self._least[1]
+
     def first(self, most: int) -> int | None:
         """The lowest rank of one who has no more than so much."""
         least, at = self._least, 1
@@ -186,3 +192,23 @@ class Peers:
             at *= 2
             at += least[at] > most
         return self._ranks[at - self._size]
+
+
+class Takers:
+    """Who wants a topic, those who have least first. It is for a time in which they are given more:
+    who has less than before is not found for that."""
+
+    __slots__ = ("_heap",)
+
+    def __init__(self, all_peers: Iterable[Peers]) -> None:
+        self._heap = [(peers.least, peers.lowest_rank, peers) for peers in all_peers]
+        heapify(self._heap)
+
+    def first(self, most: int) -> int | None:
+        """The rank of who has least, if it is no more than so much."""
+        heap = self._heap
+        least, rank, peers = heap[0]
+        while peers.least != least:
+            heapreplace(heap, (peers.least, rank, peers))
+            least, rank, peers = heap[0]
+        return peers.first(least) if least <= most else None

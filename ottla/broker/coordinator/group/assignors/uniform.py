@@ -1,18 +1,21 @@
-"""The uniform assignor: as many partitions for one as for another, and as few changes as possible.
+"""The uniform assignor: as many partitions for one as for another, and few changes.
 
 Where all members subscribe to the same topics nobody has more than one partition more than anybody
-else. Where they do not, partitions move from one who has more to one who has at least two fewer, if
-need be by way of others, until no such way is left: there is no better balance then.
+else, and as few partitions move as can. Where they do not, they move from who has most to who has
+least and wants them, one at a time, as long as that is two fewer, in about linear time. Then they
+go by way of others, until no such way is left: there is no better balance then, though with fewer
+moves it may be had. Each way may take a look at every member and topic, and there may be as many
+ways as partitions.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from heapq import heapify, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace
 from itertools import pairwise
 
-from ottla.broker.coordinator.group.assignors.holding import Hand, Peers, Place
+from ottla.broker.coordinator.group.assignors.holding import Hand, Peers, Place, Takers
 from ottla.broker.coordinator.group.modern import Assignment
 from ottla.broker.coordinator.group.targets import GroupSpec
 
@@ -77,6 +80,7 @@ class _Balance:
         self._seats: dict[str, tuple[Peers, int]] = {}
         self._peers: dict[bytes, list[Peers]] = {}
         self._seat()
+        self._level()
         while self._even_out():
             pass
 
@@ -113,9 +117,40 @@ class _Balance:
     def _load(self, name: str) -> int:
         return len(self._hands[name])
 
+    def _level(self) -> None:
+        """Who has most gives a partition to who has least of those that want one of its own, as
+        long as there is somebody with two fewer. So nearly all stay where they go; what is opened
+        by who gives later is left."""
+        order = [(-self._load(name), rank) for rank, name in enumerate(self._names)]
+        heapify(order)
+        takers: dict[bytes, Takers] = {}
+        # How far each has come with its own, and the topics that nobody wants of it.
+        sought: list[tuple[int, set[bytes]]] = [(0, set()) for _ in self._names]
+        least = min(map(len, self._hands.values()))
+        while order and -order[0][0] - 2 >= least:
+            load, rank = heappop(order)
+            giver = self._names[rank]
+            hand = self._hands[giver]
+            if len(hand) != -load:
+                continue  # it has taken or given since
+            number, spent = sought[rank]
+            while (found := hand.seek(number, spent)) is not None:
+                number, topic_id = found
+                if topic_id not in takers:
+                    takers[topic_id] = Takers(self._peers[topic_id])
+                to = takers[topic_id].first(len(hand) - 2)
+                if to is None:
+                    spent.add(topic_id)
+                    continue
+                self._move(giver, self._names[to])
+                sought[rank] = number, spent
+                for one in (rank, to):
+                    heappush(order, (-self._load(self._names[one]), one))
+                break
+
     def _even_out(self) -> bool:
-        """Moves partitions away from each member, as long as it has two more than somebody whom
-        they can reach, those who have most first; whether any moved."""
+        """Moves partitions away from each member, by way of others, as long as it has two more than
+        somebody whom they can reach, those who have most first; whether any moved."""
         moved = False
         done: set[str] = set()
         least = min(map(len, self._hands.values()))
@@ -125,7 +160,6 @@ class _Balance:
             before = self._load(name)
             # Topics that nobody wants who has two fewer: while this one gives nobody will.
             spent: set[bytes] = set()
-            self._give(name, least, spent)
             while self._load(name) - 2 >= least:
                 way, reached = self._way_down(name, spent)
                 for giver, taker in pairwise(way):
@@ -136,18 +170,6 @@ class _Balance:
                     break
             moved = moved or self._load(name) < before
         return moved
-
-    def _give(self, name: str, least: int, spent: set[bytes]) -> None:
-        """Moves partitions of a member to those who have two fewer and want them."""
-        hand = self._hands[name]
-        number = 0
-        while len(hand) - 2 >= least and (found := hand.seek(number, spent)) is not None:
-            number, topic_id = found
-            taker = self._first_with(topic_id, len(hand) - 2)
-            if taker is None:
-                spent.add(topic_id)
-            else:
-                self._move(name, taker)
 
     def _first_with(self, topic_id: bytes, most: int) -> str | None:
         """The first who wants a topic and has no more than so much."""
