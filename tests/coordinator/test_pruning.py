@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.coordinator.outcome import EndMarker
+from ottla.broker.coordinator.outcome import CoordinatorRecord, EndMarker, Moment
 from ottla.broker.coordinator.pruning import prune
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import groups
+from ottla.protocol.messages.coordinator_records import OffsetCommitKey, OffsetCommitValue
 from ottla.protocol.messages.transactions import TxnOffsetCommitRequest
 from tests.coordinator.asking import ask
 from tests.coordinator.served import (
@@ -24,6 +25,8 @@ from tests.coordinator.served import (
     offset_of,
     stable_member,
 )
+from tests.coordinator.shards import TOPIC_ID, Lone
+from tests.coordinator.steps import steps_of
 from tests.handlers.rooms import House
 
 REDUNDANT_MIN = 5
@@ -138,6 +141,25 @@ async def test_what_a_transaction_will_go_over_is_not_moved_behind_it(house: Hou
     async with house.restarted() as again:
         _decide(again, 5)
         assert await offset_of(again) == 70
+
+
+def test_no_offset_is_looked_at_while_a_transaction_hangs_where_the_log_begins() -> None:
+    """It is asked each second, and with 100,000 offsets would hold all up for 10 ms."""
+    shard, now, count = Lone().shard, Moment(0, 0), 1000
+    value = OffsetCommitValue(1, -1, "", 0, -1, TOPIC_ID)
+    for number in range(count):
+        shard.apply(CoordinatorRecord(OffsetCommitKey(f"g{number}", "t", 0), value), 0)
+    shard.apply(CoordinatorRecord(OffsetCommitKey("y", "t", 0), value), 0, 8)
+    assert shard.written_anew(now, range(3 * count)) is None
+    shard.apply(CoordinatorRecord(OffsetCommitKey("x", "t", 0), value), 0, 7)
+    shard.end_transaction(8, is_commit=True)
+    anew = shard.written_anew(now, range(3 * count + 2))
+    assert anew is not None
+    assert len(anew.outcome.records) == count + 1
+
+    held = range(anew.begins_at, 9 * count)
+    assert shard.written_anew(now, held) is None
+    assert steps_of(lambda: shard.written_anew(now, held)) < 100
 
 
 def _commit_in_transaction(house: House, producer_id: int, *, offset: int, partition: int) -> None:

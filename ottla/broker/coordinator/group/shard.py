@@ -310,7 +310,8 @@ class GroupShard:
         """Records of all that there is, or, while transactions are open, of all that was written
         before them. None if that is not worth it, or cannot be now."""
         cut = self.offsets.cut(log.stop)
-        if cut is None:
+        # Before all offsets are looked at: while a transaction hangs it is asked each second.
+        if cut is None or cut.log_offset - log.start < max(2 * len(self._latest), 1):
             return None
         offsets = self.offsets.last_written(cut.sequence)
         if cut.log_offset - log.start < 2 * (len(self._latest) + len(offsets)):
