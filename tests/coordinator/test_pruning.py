@@ -12,8 +12,14 @@ from ottla.broker.coordinator.outcome import CoordinatorRecord, EndMarker, Momen
 from ottla.broker.coordinator.pruning import prune
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import groups
-from ottla.protocol.messages.coordinator_records import OffsetCommitKey, OffsetCommitValue
+from ottla.protocol.messages.coordinator_records import (
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 from ottla.protocol.messages.transactions import TxnOffsetCommitRequest
+from ottla.protocol.schema import Message
 from tests.coordinator.asking import ask
 from tests.coordinator.served import (
     GROUP,
@@ -160,6 +166,35 @@ def test_no_offset_is_looked_at_while_a_transaction_hangs_where_the_log_begins()
     held = range(anew.begins_at, 9 * count)
     assert shard.written_anew(now, held) is None
     assert steps_of(lambda: shard.written_anew(now, held)) < 100
+
+
+def test_a_group_that_was_deleted_behind_the_cut_is_not_back_after_a_restart() -> None:
+    """Nothing is left of what made it, but a commit, and the tombstones behind that."""
+    lone = Lone()
+    log: list[tuple[CoordinatorRecord, int]] = []
+    value = OffsetCommitValue(1, -1, "", 0, -1, TOPIC_ID)
+
+    def put(key: Message, value: Message | None, producer_id: int = -1) -> None:
+        log.append((CoordinatorRecord(key, value), producer_id))
+        lone.shard.apply(log[-1][0], 0, producer_id)
+
+    put(ConsumerGroupMetadataKey(GROUP), ConsumerGroupMetadataValue(1, 0))
+    put(OffsetCommitKey("x", "t", 0), value, 7)
+    assert lone.shard.written_anew(lone.now, range(len(log))) is None
+    put(OffsetCommitKey("x", "t", 1), value, 8)
+    lone.shard.end_transaction(7, is_commit=True)
+    put(OffsetCommitKey(GROUP, "t", 0), value)
+    put(OffsetCommitKey(GROUP, "t", 0), None)
+    put(ConsumerGroupMetadataKey(GROUP), None)
+    anew = lone.shard.written_anew(lone.now, range(-10, len(log)))
+    assert anew is not None
+    again = lone.new_shard()
+    for record, producer_id in log[anew.begins_at :]:
+        again.apply(record, 0, producer_id)
+    for record in anew.outcome.records:
+        again.apply(record, 0)
+
+    assert list(again.groups) == list(lone.shard.groups) == ["x"]
 
 
 def _commit_in_transaction(house: House, producer_id: int, *, offset: int, partition: int) -> None:

@@ -2,7 +2,8 @@
 
 A log that was compacted may hold the end of a story without its beginning: the tombstone of a group
 that nothing else is known of changes nothing, and the first record that is left, of whichever type,
-makes its group.
+makes its group. Offsets make a classic one; where they are gone when the group's tombstone comes it
+goes with them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ottla.broker.coordinator.group.classic import ClassicGroup
+from ottla.broker.coordinator.group.kinds import Group
 from ottla.broker.coordinator.group.modern import LEAVE_EPOCH, ModernGroup, Target
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.schema import Message
@@ -52,12 +54,13 @@ class Replay(Generic[G]):
 
     def apply_group(self, shard: GroupShard, key: Any, value: Any) -> None:
         if value is None:
-            if isinstance(shard.groups.get(key.group_id), self._class):
+            group = shard.groups.get(key.group_id)
+            if isinstance(group, self._class) or _is_left_over(shard, group):
                 del shard.groups[key.group_id]
             return
-        group = self.made(shard, key.group_id)
-        group.epoch = value.epoch
-        group.metadata_hash = value.metadata_hash
+        made = self.made(shard, key.group_id)
+        made.epoch = value.epoch
+        made.metadata_hash = value.metadata_hash
 
     def apply_target(self, shard: GroupShard, key: Any, value: Any) -> None:
         group = self.found(shard, key.group_id, value)
@@ -76,6 +79,16 @@ class Replay(Generic[G]):
             group.target_of.pop(key.member_id, None)
         else:
             group.target_of[key.member_id] = partitions_of(value.topic_partitions)
+
+
+def _is_left_over(shard: GroupShard, group: Group | None) -> bool:
+    """Whether a group is known by nothing but offsets, which are gone."""
+    return (
+        isinstance(group, ClassicGroup)
+        and group.is_simple
+        and not shard.offsets.of_group(group.group_id)
+        and not shard.offsets.pending_keys(group.group_id)
+    )
 
 
 def partitions_of(topics: Sequence[Any]) -> dict[bytes, frozenset[int]]:
