@@ -58,7 +58,8 @@ class Timers(Generic[K]):
         """The keys whose deadlines have come, in their order; each has none from when it is given.
 
         What is done about one counts for those behind it: who is set to a later deadline, or
-        cancelled, is not given. Nor is one that is set meanwhile: that is for the next time.
+        cancelled, is not given. Nobody is given twice: who is set once more after that is for the
+        next time. So may be who is set meanwhile to one that has come, and those behind either.
         """
         last = self._count
         while self._heap and self._heap[0][0] <= now_ms and self._heap[0][1] <= last:

@@ -43,8 +43,8 @@ HELD_BYTES_MAX = 8 * 1024 * 1024
 """Records of one connection that wait for a worker (a few batches keep the workers busy), and
 answers that wait for those before them."""
 TURN_SECONDS = 0.001
-"""No further request of one connection begins in a turn of the loop so long after its first: what
-asks for no answers comes by the thousand at once, and everybody else waits for it."""
+"""A request of one connection that begins so long after its first is the last in a turn of the
+loop: what asks for no answers comes by the thousand at once, and everybody else waits for it."""
 PARTITION_ANSWER_BYTES = 400
 """What one partition of a Produce answer takes that waits, as measured with unknown ones."""
 FRAME_SECONDS = 30.0
