@@ -137,6 +137,25 @@ def test_a_failed_sync_of_the_names_of_segments_is_not_repeated() -> None:
     assert list(manager.offline_dirs) == [log_dir]
 
 
+def test_a_removal_whose_sync_failed_takes_no_new_segment_with_it() -> None:
+    """The name of the segment was in the same directory, and no flush had synced it yet."""
+    kit = Kit()
+    manager, log = filled(kit)
+    log.delete_records(20)
+    append(log)
+    assert log.segments.active.base_offset == 60
+    kit.disk.inject("sync_dir", errno.EIO, path=log.directory)
+    delete(kit, manager)
+    kit.disk = kit.disk.crash(random.Random(1), CrashMode.PROCESS)
+    (again,) = kit.started(default_config=TEN_A_SEGMENT).logs
+    append(again)
+    flush(again)
+    kit.disk = kit.disk.crash(random.Random(1), CrashMode.SUBSET)
+    (last,) = kit.started(default_config=TEN_A_SEGMENT).logs
+
+    assert last.log_end_offset == again.durable_end == 62
+
+
 @pytest.mark.parametrize(("call", "number"), [("list", errno.EMFILE), ("remove", errno.ENOSPC)])
 def test_a_directory_whose_removal_is_refused_goes_with_the_next_round(
     call: str, number: int

@@ -19,7 +19,7 @@ from functools import partial
 from ottla.broker.faults import Call, DiskFaults, Reaction
 from ottla.broker.log.checkpoints import parent_of
 from ottla.broker.log.directories import partition_name
-from ottla.broker.log.final_syncs import call_of
+from ottla.broker.log.final_syncs import SyncFailed, call_of
 from ottla.broker.log.log import Log
 from ottla.broker.log.rearranging import Removal
 from ottla.broker.log.retention import newest_of
@@ -189,6 +189,9 @@ class Deletions:
         try:
             yield from log.segments.remove_deleted(segments)
         except OSError as error:
+            if isinstance(error, SyncFailed):
+                # It may have been to bring the name of a new segment to disk, too.
+                log.home.doubt_tail()
             self._post_error(partial(self._segments_not_removed, log, segments, error))
 
     def close(self) -> None:
