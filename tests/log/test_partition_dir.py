@@ -236,6 +236,53 @@ def test_what_a_start_could_not_sync_is_written_again_by_the_next(call: str) -> 
         assert read_all(after) == served, seed
 
 
+def test_a_segment_that_a_start_could_not_drop_for_good_is_dropped_by_the_next() -> None:
+    """It would come back with a loss of power, among what was acknowledged since."""
+    disk = new_disk()
+    log = open_log(disk, replace(SMALL, segment_bytes=200))
+    append(log)
+    flush(log)
+    while len(log.segments) < 3:
+        append(log)
+    dropped = log.segments[1].log_path
+    disk.sync_dir(DIRECTORY)
+    disk = disk.crash(random.Random(1), CrashMode.PREFIX)
+    disk.open(log.segments[0].log_path).truncate(log.segments[0].size - 1)
+    disk.inject("sync_dir", errno.EIO, path=DIRECTORY, passing=1)
+    with pytest.raises(OSError, match="Input/output"):
+        open_log(disk, clean=False, recovery_point=1)
+    assert not disk.exists(dropped)
+    assert_nothing_comes_back(disk, recovery_point=1)
+
+
+def test_a_segment_that_could_not_be_cut_off_for_good_is_cut_off_by_the_next_start() -> None:
+    disk = new_disk()
+    log = open_log(disk, replace(SMALL, segment_bytes=200))
+    while len(log.segments) < 3:
+        append(log)
+    flush(log)
+    disk.inject("sync_dir", errno.EIO, path=DIRECTORY)
+    with pytest.raises(OSError, match="Input/output"):
+        log.truncate_to(1)
+    assert_nothing_comes_back(disk, recovery_point=0)
+
+
+def assert_nothing_comes_back(disk: SimDisk, *, recovery_point: int) -> None:
+    """What the next start acknowledges is there after a loss of power, and the mark is gone."""
+    disk = disk.crash(random.Random(1), CrashMode.PROCESS)
+    log = open_log(disk, clean=False, recovery_point=recovery_point)
+    for _ in range(5):
+        append(log, epoch=1)
+    flush(log)
+    assert not [one for one in disk.list(DIRECTORY) if one.endswith((".removed", "synced"))]
+    served = read_all(log)
+    for seed in range(20):
+        after = disk.crash(random.Random(seed), CrashMode.SUBSET)
+        again = open_log(after, clean=False, recovery_point=recovery_point)
+
+        assert read_all(again) == served, seed
+
+
 def test_the_mark_stays_until_the_names_of_what_was_rewritten_are_durable() -> None:
     disk = new_disk()
     append(open_log(disk))

@@ -137,6 +137,56 @@ def test_a_failed_sync_of_the_names_of_segments_is_not_repeated() -> None:
     assert list(manager.offline_dirs) == [log_dir]
 
 
+@pytest.mark.parametrize("mode", [CrashMode.PREFIX, CrashMode.SUBSET])
+def test_deleted_records_do_not_come_back_behind_a_clean_restart(mode: CrashMode) -> None:
+    """Within the delay of the files, which nothing has synced: the start has no use for them."""
+    kit = Kit()
+    manager, log = filled(kit)
+    log.delete_records(20)
+    append(log)
+    flush(log)
+    delete(kit, manager, removes=False)
+    manager.shutdown(1)
+    manager = kit.started(default_config=TEN_A_SEGMENT)
+    manager.checkpoint_log_start_offsets()
+    assert kit.content("/data/log-start-offset-checkpoint") == b"0\n0\n"
+    for seed in range(8):
+        left = Kit()
+        left.disk = kit.disk.crash(random.Random(seed), mode)
+        (again,) = left.started(default_config=TEN_A_SEGMENT).logs
+
+        assert again.log_start_offset == 20
+
+
+def test_a_start_with_nothing_to_remove_syncs_no_directory() -> None:
+    kit = Kit()
+    manager, log = filled(kit)
+    manager.shutdown(1)
+    fault = kit.disk.inject("sync_dir", errno.EIO, path=log.directory)
+    kit.started(default_config=TEN_A_SEGMENT)
+
+    assert fault.times == 1
+
+
+def test_deleted_records_do_not_come_back_where_their_names_could_not_be_synced() -> None:
+    """The kernel takes the directory for synced then, and the next start must not."""
+    kit = Kit()
+    manager, log = filled(kit)
+    log.delete_records(20)
+    delete(kit, manager, removes=False)
+    append(log)
+    kit.disk.inject("sync_dir", errno.EIO, path=log.directory)
+    with pytest.raises(OSError, match="Input/output"):
+        flush(log)
+    for mode in (CrashMode.PROCESS, CrashMode.ALL_KEPT):
+        manager.checkpoint_log_start_offsets()
+        kit.disk = kit.disk.crash(random.Random(1), mode)
+        manager = kit.started(default_config=TEN_A_SEGMENT)
+        (log,) = manager.logs
+
+        assert log.log_start_offset == 20
+
+
 def test_a_removal_whose_sync_failed_takes_no_new_segment_with_it() -> None:
     """The name of the segment was in the same directory, and no flush had synced it yet."""
     kit = Kit()

@@ -5,10 +5,12 @@ A module of its own, for mypyc does not compile what inherits from OSError.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from ottla.broker.faults import Call
 from ottla.broker.log.flush import NO_DESCRIPTOR_ERRORS
+from ottla.broker.log.partition_dir import PartitionDir
 
 
 class SyncFailed(OSError):
@@ -26,6 +28,17 @@ def run_sync(sync: Callable[[], None]) -> None:
         if error.errno in NO_DESCRIPTOR_ERRORS:
             raise
         raise SyncFailed(error.errno, error.strerror, error.filename) from error
+
+
+@contextmanager
+def doubting(home: PartitionDir) -> Iterator[None]:
+    """Leaves a mark in a log's directory where a `run_sync` fails: whoever opens it next must not
+    believe the cache."""
+    try:
+        yield
+    except SyncFailed:
+        home.doubt_tail()
+        raise
 
 
 def call_of(error: OSError) -> Call:

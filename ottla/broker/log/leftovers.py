@@ -6,7 +6,9 @@
 | N.index, N.timeindex, N.txnindex with N.log | its indexes; without: removed |
 | N.snapshot | producers at an offset |
 | any.cleaned, any.tmp | removed: work that was not finished |
-| any.deleted | removed after recovery, to which N.log.deleted explains missing offsets |
+| any.deleted | removed after recovery, to which N.log.deleted explains missing offsets; a sync |
+| | of the directory comes between, so that no old name can come back without it |
+| any.removed | behind a sync that failed: removed when `any` is gone for good |
 | N.log.swap and its indexes, where some .cleaned begins at or below N | removed: a split that was |
 | | not finished; the segments it was to replace are all there |
 | other N.log.swap and its indexes | takes its name, after the segments in its range are removed |
@@ -18,7 +20,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ottla.broker.log.partition_dir import PartitionDir
+from ottla.broker.log.final_syncs import run_sync
+from ottla.broker.log.partition_dir import DOUBTFUL_TAIL_FILE, REMOVED_SUFFIX, PartitionDir
+from ottla.broker.log.recovery import CUT_SUFFIX
 from ottla.broker.log.segment import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -37,7 +41,7 @@ SWAP_SUFFIX = ".swap"
 TEMPORARY_SUFFIX = ".tmp"
 
 _OFFSET_DIGITS = 20
-_REMOVED_SUFFIXES = (CLEANED_SUFFIX, TEMPORARY_SUFFIX)
+_UNFINISHED_SUFFIXES = (CLEANED_SUFFIX, TEMPORARY_SUFFIX)
 _INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 
@@ -52,13 +56,21 @@ class Contents:
     deleted_names: list[str] = field(default_factory=list)
     deleted_segments: list[int] = field(default_factory=list)
     changed: bool = False
+    # Whether a sync has failed since the last start that came to its end.
+    doubtful: bool = False
 
 
 def tidy(directory: PartitionDir, config: LogConfig, now_ms: int) -> Contents:
-    """Deals with what a crash left behind; names are durable only after a sync of the directory."""
+    """Deals with what a crash left behind; names are durable only after a sync of the directory.
+
+    Raises OSError, SyncFailed among them.
+    """
     disk, path = directory.disk, directory.path
     names = disk.list(path)
-    changed = False
+    changed = doubtful = DOUBTFUL_TAIL_FILE in names
+    if doubtful:
+        _remove_once_more(directory, names)
+        names = disk.list(path)
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
     if swaps:
         cleaned = [
@@ -70,11 +82,11 @@ def tidy(directory: PartitionDir, config: LogConfig, now_ms: int) -> Contents:
         _finish_swaps(directory, swaps, names, cleaned, config, now_ms)
         if cleaned:
             # Without the .cleaned a .swap that came back with another crash would be taken.
-            disk.sync_dir(path)
+            run_sync(directory.sync)
         names = disk.list(path)
         changed = True
     for name in names:
-        if name.endswith(_REMOVED_SUFFIXES):
+        if name.endswith(_UNFINISHED_SUFFIXES):
             disk.remove(f"{path}/{name}")
             changed = True
     found = Contents()
@@ -99,8 +111,28 @@ def tidy(directory: PartitionDir, config: LogConfig, now_ms: int) -> Contents:
             changed = True
         elif name.endswith(TRANSACTION_INDEX_SUFFIX):
             found.transaction_indexes.add(offset)
-    found.changed = changed
+    found.changed, found.doubtful = changed, doubtful
     return found
+
+
+def _remove_once_more(directory: PartitionDir, names: list[str]) -> None:
+    """The disk may have the names that were given up before a sync failed, and the next one brings
+    there only what changes from here on. So they are made anew, empty, and removed; what a killed
+    start has left of that is empty, too. What was kept aside gets its name once more."""
+    disk = directory.disk
+    for name in names:
+        if not name[:_OFFSET_DIGITS].isdigit():
+            continue  # no file of a segment
+        path = f"{directory.path}/{name}"
+        if name.endswith((DELETED_SUFFIX, REMOVED_SUFFIX, CUT_SUFFIX)):
+            file = disk.open(path.rpartition(".")[0], create=True)
+            is_empty = file.size() == 0
+            file.close()
+            if is_empty:
+                directory.remove(file.path)
+        if name.endswith(CUT_SUFFIX):
+            disk.rename(path, path + CUT_SUFFIX)
+            disk.rename(path + CUT_SUFFIX, path)
 
 
 def _offset_of(name: str) -> int | None:
@@ -119,12 +151,12 @@ def _finish_swaps(
     config: LogConfig,
     now_ms: int,
 ) -> None:
-    disk, path = directory.disk, directory.path
+    path = directory.path
     kept: list[str] = []
     for name in swaps:
         offset = _offset_of(name.removesuffix(SWAP_SUFFIX))
         if offset is None or (cleaned and offset >= min(cleaned)):
-            disk.remove(f"{path}/{name}")
+            directory.remove(f"{path}/{name}")
         else:
             kept.append(name)
     ends = [
@@ -137,17 +169,23 @@ def _finish_swaps(
         offset = _offset_of(name)
         is_replaced = offset is not None and any(start <= offset < end for start, end in ends)
         if is_replaced and name.endswith((LOG_SUFFIX, *_INDEX_SUFFIXES)):
-            disk.remove(f"{path}/{name}")
+            directory.remove(f"{path}/{name}")
     logs = [name for name in kept if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
     others = [name for name in kept if name not in logs]
     for name in logs:
-        disk.rename(f"{path}/{name}", f"{path}/{name.removesuffix(SWAP_SUFFIX)}")
+        _take_name(directory, name)
     if logs and others:
         # After another crash an index beside its N.log.swap would pass for that of the old log.
-        disk.sync_dir(path)
+        run_sync(directory.sync)
     for name in others:
-        disk.rename(f"{path}/{name}", f"{path}/{name.removesuffix(SWAP_SUFFIX)}")
+        _take_name(directory, name)
     directory.events.info("segment_swap_finished", path=path, segments=[start for start, _ in ends])
+
+
+def _take_name(directory: PartitionDir, name: str) -> None:
+    path = f"{directory.path}/{name}"
+    directory.disk.rename(path, path.removesuffix(SWAP_SUFFIX))
+    directory.note_removed(path)
 
 
 def _end_of_swap(directory: PartitionDir, offset: int, config: LogConfig, now_ms: int) -> int:

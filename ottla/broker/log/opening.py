@@ -6,8 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ottla.broker.log.checkpoints import (
@@ -16,7 +15,8 @@ from ottla.broker.log.checkpoints import (
     read_whole,
     write_anew,
 )
-from ottla.broker.log.flush import NO_DESCRIPTOR_ERRORS, REFUSALS
+from ottla.broker.log.final_syncs import doubting, run_sync
+from ottla.broker.log.flush import REFUSALS
 from ottla.broker.log.index import IndexCorrupt
 from ottla.broker.log.leader_epochs import LeaderEpochs
 from ottla.broker.log.leftovers import Contents, tidy
@@ -60,8 +60,12 @@ def open_files(
     clean: bool,
     now_ms: int,
 ) -> OpenedFiles:
-    """Loads the files, recovers them where they were not stopped cleanly, creates missing ones."""
-    return _Opening(directory, config, now_ms).run(recovery_point, log_start_offset, clean)
+    """Loads the files, recovers them where they were not stopped cleanly, creates missing ones.
+
+    A sync that fails here ends the start, and leaves a mark for the next one.
+    """
+    with doubting(directory):
+        return _Opening(directory, config, now_ms).run(recovery_point, log_start_offset, clean)
 
 
 def replay(
@@ -119,7 +123,7 @@ def remove_snapshots(directory: PartitionDir, *, above: int = -1) -> list[int]:
         if name.endswith(SNAPSHOT_SUFFIX):
             offset = int(name.removesuffix(SNAPSHOT_SUFFIX))
             if offset > above:
-                directory.disk.remove(f"{directory.path}/{name}")
+                directory.remove(f"{directory.path}/{name}")
             else:
                 kept.append(offset)
     return kept
@@ -210,6 +214,8 @@ class _Opening:
         self._sound_snapshots: list[int] = []
         # Whether a name was made or removed that is not synced yet.
         self._changed_names = False
+        # Whether what the last process did to names is durable.
+        self._synced_names = False
         self._report = RecoveryReport(clean=True)
         self._epochs = LeaderEpochs()
         self._producers = ProducerState()
@@ -218,6 +224,7 @@ class _Opening:
     def run(self, recovery_point: int, log_start_offset: int, clean: bool) -> OpenedFiles:
         self._contents = tidy(self._directory, self._config, self._now_ms)
         self._changed_names = self._contents.changed
+        clean = clean and not self._contents.doubtful
         self._report.clean = clean
         self._epochs = self._read_epochs()
         segments = [self._load_segment(base) for base in sorted(self._contents.segments)]
@@ -240,6 +247,7 @@ class _Opening:
                 self._report.clean = False
                 tell_shorter(self._directory, end_offset, recovery_point)
                 end_offset = log_start_offset = recovery_point
+        self._settle_names()
         opened = Segments(self._directory, self._config)
         opened.load(segments)
         log_start_offset = max(log_start_offset, segments[0].base_offset if segments else 0)
@@ -253,8 +261,7 @@ class _Opening:
             opened.begin(end_offset, self._now_ms)
             if end_offset > 0:
                 # What was removed must not come back behind what is written next.
-                with self._doubting():
-                    self._directory.disk.sync_dir(self._directory.path)
+                run_sync(self._directory.sync)
                 opened.new_names = self._changed_names = False
         for index, segment in enumerate(opened):
             end = opened[index + 1].base_offset if index + 1 < len(opened) else end_offset
@@ -354,12 +361,8 @@ class _Opening:
         kept, end_offset = recovery.run(segments[first:], resumed_at)
         for segment in kept[:-1]:
             segment.seal()
-        doubtful = self._directory.has_doubtful_tail
-        with self._doubting():
-            self._sync(kept, anew=doubtful)
-        if doubtful:
-            self._directory.trust_tail()
-            self._directory.events.warning("doubtful_tail_rewritten", path=self._directory.path)
+        self._sync(kept, anew=self._contents.doubtful)
+        self._settle_names()
         if kept and not recovery.needs_segment:
             self._save_waypoint(kept[-1], end_offset)
         for segment in kept:
@@ -369,22 +372,25 @@ class _Opening:
     def _sync(self, kept: list[Segment], *, anew: bool) -> None:
         """What was recovered is durable then, names included; in new files, if it was doubtful."""
         for segment in kept[:-1]:
-            segment.sync_indexes()
+            run_sync(segment.sync_indexes)
         for segment in kept:
             if anew:
                 segment.rewrite()
-            segment.open().sync()
-        self._directory.disk.sync_dir(self._directory.path)
+            run_sync(segment.open().sync)
+        run_sync(self._directory.sync)
+        self._synced_names = True
 
-    @contextmanager
-    def _doubting(self) -> Iterator[None]:
-        """A sync that fails here ends the start, and the next one must not believe the cache."""
-        try:
-            yield
-        except OSError as error:
-            if error.errno not in NO_DESCRIPTOR_ERRORS:
-                self._directory.doubt_tail()
-            raise
+    def _settle_names(self) -> None:
+        """What goes has lost its old names for good behind this: the row of the log start, which
+        makes up for those that come back, is given up once the log is open."""
+        contents = self._contents
+        if (contents.deleted_names or contents.doubtful) and not self._synced_names:
+            run_sync(self._directory.sync)
+            self._synced_names = True
+        if contents.doubtful:
+            self._directory.trust_tail()
+            contents.doubtful, self._changed_names = False, True
+            self._directory.events.warning("doubtful_tail_rewritten", path=self._directory.path)
 
     def _resume(self, segment: Segment, recovery_point: int) -> int | None:
         """The offset at which the scan may begin inside the segment, by its waypoint."""

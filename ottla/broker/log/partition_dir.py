@@ -19,7 +19,8 @@ from ottla.broker.ports import Disk, Events, File
 # Beside the segments of a log whose sync or write failed: its tail is to be written once more. It
 # need not be durable, for the page cache, of which it warns, does not outlive it.
 DOUBTFUL_TAIL_FILE = "tail-not-synced"
-
+# With it, for each name that was removed and may come back: it is to be removed once more.
+REMOVED_SUFFIX = ".removed"
 
 COPY_BYTES = 1024 * 1024
 
@@ -27,7 +28,7 @@ COPY_BYTES = 1024 * 1024
 class PartitionDir:
     """The directory of one log, and who hears of what happens to its files."""
 
-    __slots__ = ("_naming", "disk", "events", "is_durable", "moved", "path")
+    __slots__ = ("_naming", "_removed", "disk", "events", "is_durable", "moved", "path")
 
     def __init__(self, disk: Disk, path: str, events: Events) -> None:
         self.disk = disk
@@ -38,6 +39,8 @@ class PartitionDir:
         # Whether the directory has been set aside, its log deleted or replaced.
         self.moved = False
         self._naming = threading.Lock()
+        # Names that were given up since the last sync.
+        self._removed: list[str] = []
 
     def __repr__(self) -> str:
         return f"<PartitionDir {self.path} moved={self.moved}>"
@@ -90,13 +93,24 @@ class PartitionDir:
             if not self.moved and self.disk.exists(path):
                 self.disk.rename(path, path + suffix)
 
+    def remove(self, path: str) -> None:
+        """Removes a file of this log, whose name must not come back. Raises OSError."""
+        self.disk.remove(path)
+        self.note_removed(path)
+
+    def note_removed(self, path: str) -> None:
+        """The same where it was removed, or renamed, by somebody else."""
+        self._removed.append(path.rpartition("/")[2])
+
     def sync(self) -> None:
         """The names in it are durable when this returns, unless it has moved. Any thread."""
         path = self.path
+        removed, self._removed = self._removed, []
         try:
             self.disk.sync_dir(path)
-        except FileNotFoundError:
-            if not self.has_moved():
+        except OSError as error:
+            self._removed = removed + self._removed
+            if not isinstance(error, FileNotFoundError) or not self.has_moved():
                 raise
 
     def has_moved(self) -> bool:
@@ -105,22 +119,27 @@ class PartitionDir:
             return self.moved
 
     def doubt_tail(self) -> None:
-        """Notes that the page cache may hold what the disk does not. Any thread."""
+        """Notes that the page cache may hold what the disk does not, and which names the disk may
+        hold that were removed. Any thread."""
         with self._naming:
             if self.moved:
                 return  # nobody opens it again, and it is about to be removed
-            try:
-                self.disk.open(f"{self.path}/{DOUBTFUL_TAIL_FILE}", create=True).close()
-            except OSError as error:
-                # The log has failed already, and a disk that takes no name takes no data either.
-                self.events.error("tail_not_marked", path=self.path, error=str(error))
-
-    @property
-    def has_doubtful_tail(self) -> bool:
-        return self.disk.exists(f"{self.path}/{DOUBTFUL_TAIL_FILE}")
+            names = [DOUBTFUL_TAIL_FILE]
+            for name in dict.fromkeys(self._removed):
+                if not self.disk.exists(f"{self.path}/{name}"):  # else it was made anew
+                    names.append(name + REMOVED_SUFFIX)
+            for name in names:
+                try:
+                    self.disk.open(f"{self.path}/{name}", create=True).close()
+                except OSError as error:
+                    # The log has failed already, and a disk that takes no name takes no data.
+                    self.events.error("tail_not_marked", path=self.path, error=str(error))
 
     def trust_tail(self) -> None:
         """What was doubtful is on disk now."""
+        for name in self.disk.list(self.path):
+            if name[:1].isdigit() and name.endswith(REMOVED_SUFFIX):
+                self.disk.remove(f"{self.path}/{name}")
         self.disk.remove(f"{self.path}/{DOUBTFUL_TAIL_FILE}")
 
 

@@ -40,6 +40,7 @@ from enum import Enum
 
 from ottla.broker.log import old_messages
 from ottla.broker.log.batch_reader import SCAN_READ_BYTES, BatchReader
+from ottla.broker.log.final_syncs import run_sync
 from ottla.broker.log.offset_index import RELATIVE_OFFSET_MAX
 from ottla.broker.log.partition_dir import PartitionDir
 from ottla.broker.log.segment import Segment
@@ -140,6 +141,7 @@ class Recovery:
         self, segments: list[Segment], resumed_at: int | None = None
     ) -> tuple[list[Segment], int]:
         """Scans the segments, oldest first; those that stay, and the offset where the log ends.
+        Raises OSError, SyncFailed among them.
 
         With `resumed_at` the first of them is known up to its `size`, where that offset begins.
         """
@@ -355,10 +357,10 @@ class Recovery:
             for start in range(position, end, SCAN_READ_BYTES):
                 chunk = file.pread(min(SCAN_READ_BYTES, end - start), start)
                 side.pwrite(chunk, start - position)
-            side.sync()
+            run_sync(side.sync)
         finally:
             side.close()
-        self._directory.disk.sync_dir(self._directory.path)
+        run_sync(self._directory.sync)
         self.report.kept_aside.append(path)
 
     def _cut(self, segment: Segment, position: int) -> None:
@@ -386,16 +388,17 @@ class Recovery:
             if followed:
                 aside = segment.log_path + CUT_SUFFIX
                 disk.rename(segment.log_path, aside)
+                self._directory.note_removed(segment.log_path)
                 self.report.kept_aside.append(aside)
             else:
-                disk.remove(segment.log_path)
+                self._directory.remove(segment.log_path)
             self.report.segments_dropped += 1
             self.report.bytes_cut += size
             self._directory.events.warning(
                 "segment_dropped", path=segment.log_path, size=size, kept_aside=followed
             )
             remove_indexes(self._directory, segment)
-            disk.sync_dir(self._directory.path)
+            run_sync(self._directory.sync)
 
 
 def _limit_of(segment: Segment) -> int:
@@ -415,8 +418,9 @@ def tell_shorter(directory: PartitionDir, end_offset: int, recovery_point: int) 
 
 def remove_indexes(directory: PartitionDir, segment: Segment) -> None:
     """Removes the indexes of a segment whose .log file is gone."""
-    disk = directory.disk
     for index in (segment.index.entries.path, segment.time_index.entries.path):
-        if disk.exists(index):
-            disk.remove(index)
+        if directory.disk.exists(index):
+            directory.remove(index)
+    if segment.transactions.has_file:
+        directory.note_removed(segment.transactions.path)
     segment.transactions.forget()

@@ -446,12 +446,11 @@ class Segments:
             self._unsynced_snapshots.remove(segment.base_offset)
 
     def _remove_files(self, segment: Segment) -> None:
-        disk = self._directory.disk
         segment.release()
         for suffix in reversed(SEGMENT_SUFFIXES):
             path = self._directory.file(segment.base_offset, suffix)
-            if disk.exists(path):
-                disk.remove(path)
+            if self._directory.disk.exists(path):
+                self._directory.remove(path)
 
     def _close_surplus(self) -> None:
         while len(self._opened) > OPEN_SEALED_MAX:

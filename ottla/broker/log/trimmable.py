@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
-from functools import partial
 from typing import NoReturn
 
 from ottla.broker.log.final_syncs import SyncFailed, run_sync
@@ -166,7 +165,7 @@ class TrimmableLog(ReadableLog):
     def _sync_names(self) -> None:
         """What was removed does not come back, and what was begun is there, when this returns."""
         try:
-            run_sync(partial(self._directory.disk.sync_dir, self.directory))
+            run_sync(self._directory.sync)
         except SyncFailed as error:
             self._fail(error)
             raise
