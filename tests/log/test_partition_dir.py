@@ -112,6 +112,37 @@ class _Counting(SimDisk):
         return [file.path for file in self.opened if not file._closed]
 
 
+def counting() -> _Counting:
+    disk = _Counting()
+    for path in ("/data", DIRECTORY):
+        disk.make_dir(path)
+    return disk
+
+
+def test_a_log_that_cannot_be_made_leaves_no_file_open_and_none_behind() -> None:
+    disk = counting()
+    disk.inject("create", errno.ENOSPC, path=".index", times=3)
+    for _ in range(3):
+        with pytest.raises(OSError, match="No space left"):
+            open_log(disk)
+
+    assert disk.still_open == []
+    assert disk.list(DIRECTORY) == []
+
+
+def test_a_log_that_cannot_be_begun_anew_leaves_no_file_open() -> None:
+    disk = counting()
+    log = open_log(disk)
+    append(log)
+    disk.inject("create", errno.ENOSPC, path=".index")
+    with pytest.raises(OSError, match="No space left"):
+        log.truncate_fully_and_start_at(5)
+    log.close(clean=False)
+
+    assert disk.still_open == []
+    assert disk.list(DIRECTORY) == []
+
+
 class _MovedBeforeRemoval(SimDisk):
     """Sets a log aside before the first file is removed."""
 

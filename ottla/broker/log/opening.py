@@ -258,7 +258,7 @@ class _Opening:
             opened.active.seal()
             opened.active.sync_indexes()
         if needs_segment or not len(opened):
-            opened.begin(end_offset, self._now_ms)
+            opened.begin_anew(end_offset, self._now_ms)
             if end_offset > 0:
                 # What was removed must not come back behind what is written next.
                 run_sync(self._directory.sync)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import accumulate, islice
 from typing import overload
 
@@ -209,13 +210,15 @@ class Segments:
 
     def begin(self, base_offset: int, now_ms: int) -> Segment:
         """Makes an empty segment the active one. An OSError leaves all as it was, but for a `stray`
-        with its files: no batch is taken until those are gone, or a segment begins."""
+        with its files, which are closed: no batch is taken until they are gone, or a segment
+        begins."""
         assert not self._bases or base_offset > self._bases[-1], base_offset
         segment = Segment(self._directory, base_offset, config=self._config, now_ms=now_ms)
         try:
             segment.create()
         except OSError:
             if segment.file is not None:  # else it has no name, either
+                segment.release()
                 self.stray = segment
                 self._roll_after_ms = self._roll_after_timestamp = NO_TIMESTAMP
             raise
@@ -223,6 +226,16 @@ class Segments:
         self._add(segment)
         self.new_names = True
         return segment
+
+    def begin_anew(self, base_offset: int, now_ms: int) -> None:
+        """The same where no roll will see to the stray: its files go, if the disk lets them."""
+        try:
+            self.begin(base_offset, now_ms)
+        except OSError:
+            if self.stray is not None:
+                with suppress(OSError):
+                    self.remove_stray()
+            raise
 
     def remove_stray(self) -> None:
         """Removes the files of the stray, for whoever syncs the directory before it forgets it.

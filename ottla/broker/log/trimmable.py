@@ -125,7 +125,7 @@ class TrimmableLog(ReadableLog):
         self.waypoints.forget()
         self.segments.remove_from(0)
         remove_snapshots(self._directory)
-        self.segments.begin(offset, now_ms)
+        self.segments.begin_anew(offset, now_ms)
         if producers is not None:
             self.segments.keep_snapshot(offset, producers)
         self._sync_names()
