@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -352,6 +353,29 @@ def test_a_log_begun_anew_whose_name_could_not_be_synced_is_doubtful() -> None:
     assert open_log(disk, clean=False, log_start_offset=9, recovery_point=9).log_end_offset == 10
 
 
+@pytest.mark.parametrize("refused", [errno.EMFILE, errno.ENOSPC])
+def test_the_mark_is_made_where_no_file_can_be_opened_or_made(refused: int) -> None:
+    """A full disk makes no directory either, but it renames."""
+    disk = new_disk()
+    log = open_log(disk)
+    append(log)
+    disk.inject("create", refused, path=DIRECTORY, times=sys.maxsize)
+    if refused == errno.ENOSPC:
+        disk.inject("make_dir", refused, path=DIRECTORY, times=sys.maxsize)
+    disk.inject("sync", errno.EIO, path=".log")
+    with pytest.raises(OSError, match="Input/output"):
+        flush(log)
+    disk = disk.crash(random.Random(1), CrashMode.PROCESS)
+    log = open_log(disk, clean=False)
+    assert not disk.exists(MARKER)
+    append(log)
+    flush(log)
+    served = read_all(log)
+    disk = disk.crash(random.Random(1), CrashMode.SUBSET)
+
+    assert read_all(open_log(disk, clean=False)) == served
+
+
 def test_without_the_mark_it_would_be_lost() -> None:
     disk = new_disk()
     log = open_log(disk)
@@ -374,7 +398,8 @@ def test_a_disk_that_takes_no_mark_is_told() -> None:
     events = RecordedEvents()
     log = open_log(disk, events=events)
     append(log)
-    disk.inject("create", errno.EROFS, path=DOUBTFUL_TAIL_FILE)
+    for call in ("create", "make_dir", "rename"):
+        disk.inject(call, errno.EROFS, path=DIRECTORY)
     disk.inject("sync", errno.EIO, path=".log")
     ticket = log.begin_flush()
     assert ticket is not None

@@ -21,6 +21,9 @@ from ottla.broker.ports import Disk, Events, File
 DOUBTFUL_TAIL_FILE = "tail-not-synced"
 # With it, for each name that was removed and may come back: it is to be removed once more.
 REMOVED_SUFFIX = ".removed"
+# What the mark is made of where the disk has no room for another file: the index of the segment
+# that every start with a mark scans, and makes the indexes of anew.
+_SPARE_SUFFIX = ".timeindex"
 
 COPY_BYTES = 1024 * 1024
 
@@ -129,11 +132,38 @@ class PartitionDir:
                 if not self.disk.exists(f"{self.path}/{name}"):  # else it was made anew
                     names.append(name + REMOVED_SUFFIX)
             for name in names:
-                try:
-                    self.disk.open(f"{self.path}/{name}", create=True).close()
-                except OSError as error:
-                    # The log has failed already, and a disk that takes no name takes no data.
-                    self.events.error("tail_not_marked", path=self.path, error=str(error))
+                path = f"{self.path}/{name}"
+                ways: list[Callable[[str], None]] = [self._make_file]
+                ways.append(self.disk.make_dir)  # which takes no descriptor
+                if name == DOUBTFUL_TAIL_FILE:
+                    ways.append(self._rename_spare)
+                self._mark(path, ways)
+
+    def _mark(self, path: str, ways: list[Callable[[str], None]]) -> None:
+        """Makes a name, whatever it is of, in the first way that is not refused.
+
+        Where all are, the next start knows nothing of it. A disk that has become read-only is one
+        such, and takes no records either until it is mounted anew, with an empty cache.
+        """
+        refusal: OSError | None = None
+        for way in ways:
+            try:
+                if not self.disk.exists(path):
+                    way(path)
+            except OSError as error:
+                refusal = refusal or error
+            else:
+                return
+        self.events.error("tail_not_marked", path=path, error=str(refusal))
+
+    def _make_file(self, path: str) -> None:
+        self.disk.open(path, create=True).close()
+
+    def _rename_spare(self, path: str) -> None:
+        names = [name for name in self.disk.list(self.path) if name.endswith(_SPARE_SUFFIX)]
+        if not names:
+            raise FileNotFoundError(errno.ENOENT, "nothing to make it of", path)
+        self.disk.rename(f"{self.path}/{names[-1]}", path)
 
     def trust_tail(self) -> None:
         """What was doubtful is on disk now."""
