@@ -13,7 +13,7 @@ from ottla.broker.log.manager import LogManager
 from ottla.broker.log.rearranging import TOGETHER_MAX, Rearrangement
 from ottla.testing.disk import SimCrash
 from ottla.testing.platter import CrashMode
-from tests.log.test_manager import CONFIG, OTHER_ID, TOPIC_ID, Kit, append
+from tests.log.test_manager import CONFIG, OTHER_ID, TOPIC_ID, Kit, append, flush
 
 
 def planned(kit: Kit, count: int) -> tuple[LogManager, Rearrangement]:
@@ -91,6 +91,35 @@ def test_their_names_are_written_synced_and_renamed_together() -> None:
         ("rename", 3),
         ("sync_dir", 4),  # and the log dir
     ]
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+@pytest.mark.parametrize("passing", [0, 2])
+def test_partitions_whose_names_could_not_be_synced_are_gone(number: int, passing: int) -> None:
+    """The next start would take them for durable, and lose with them what it acknowledges."""
+    kit = Kit("/meta", "/data")
+    manager, work = planned(kit, 4)
+    log_dir = work.creations[0].log_dir
+    mine = [one.key[1] for one in work.creations if one.log_dir == log_dir]
+    assert len(mine) == 2
+    kit.disk.inject("sync_dir", number, path=log_dir, passing=passing)
+    manager.perform(work)
+    manager.adopt(work)
+    assert log_dir in work.failures
+    assert not [one for one in kit.disk.list(log_dir) if one.startswith("t-")]
+    assert (log_dir in manager.offline_dirs) is (passing == 2 or number == errno.EIO)
+    kit.disk = kit.disk.crash(random.Random(1), CrashMode.PROCESS)
+    manager = kit.started()
+    for partition in mine:
+        append(log := manager.create("t", partition, TOPIC_ID))
+        flush(log)
+    kit.disk = kit.disk.crash(random.Random(1), CrashMode.SUBSET)
+    manager = kit.started()
+
+    for partition in mine:
+        found = manager.get("t", partition)
+        assert found is not None
+        assert (found.log_end_offset, found.topic_id) == (1, TOPIC_ID)
 
 
 def test_what_was_renamed_before_a_refusal_is_durable() -> None:

@@ -6,19 +6,23 @@ calls and a sync. `LogManager` decides on the loop what is to be done (`begin_cr
 up the result, again on the loop. Deletions go first: a partition may be made anew under its name.
 
 A directory is durable when `perform` returns: one sync of the log dir covers all that it got. An
-error ends what is to be done in that log dir, not in the others.
+error ends what is to be done in that log dir, not in the others; and directories that may not be
+durable are removed again, for whoever syncs the log dir behind a sync that failed is told that they
+are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from ottla.broker.faults import Call
 from ottla.broker.log import checkpoints
 from ottla.broker.log.checkpoints import TopicPartition
 from ottla.broker.log.directories import Kind, identified_name, partition_name
-from ottla.broker.log.flush import NO_DESCRIPTOR_ERRORS
+from ottla.broker.log.final_syncs import call_of, run_sync
 from ottla.broker.log.log import Log
 from ottla.broker.log.partition_dir import PartitionDir
 from ottla.broker.log.segment import LOG_SUFFIX
@@ -135,7 +139,7 @@ class Rearrangement:
                 forget_rows(log_dir, {one.key for one in mine})
                 _make(disk, log_dir, mine, clock, events)
             except OSError as error:
-                self.failures[log_dir] = (Call.WRITE, error)
+                self.failures[log_dir] = (call_of(error), error)
 
     def _depart(self, disk: Disk, log_dir: str) -> None:
         mine = [one for one in self.departures if one.log_dir == log_dir]
@@ -147,25 +151,29 @@ class Rearrangement:
         if not any(one.home.moved for one in mine):
             return
         try:
-            disk.sync_dir(log_dir)
+            run_sync(partial(disk.sync_dir, log_dir))
         except OSError as error:
-            # What could not be opened was not synced: that is no failed sync.
-            call = Call.WRITE if error.errno in NO_DESCRIPTOR_ERRORS else Call.SYNC
-            self.failures[log_dir] = (call, error)
+            self.failures[log_dir] = (call_of(error), error)
 
 
 def _make(
     disk: Disk, log_dir: str, creations: list[Creation], clock: Clock, events: Events
 ) -> None:
     paths = [f"{log_dir}/{partition_name(*one.key)}" for one in creations]
-    for one, path in zip(creations, paths, strict=True):
-        _make_way(disk, one, path, events)
-        disk.make_dir(path)
-    for start in range(0, len(paths), TOGETHER_MAX):
-        some = slice(start, start + TOGETHER_MAX)
-        topic_ids = [one.topic_id for one in creations[some]]
-        checkpoints.write_partitions_metadata(disk, dict(zip(paths[some], topic_ids, strict=True)))
-    disk.sync_dir(log_dir)
+    try:
+        for one, path in zip(creations, paths, strict=True):
+            _make_way(disk, one, path, events)
+            disk.make_dir(path)
+        for start in range(0, len(paths), TOGETHER_MAX):
+            some = slice(start, start + TOGETHER_MAX)
+            ids = [one.topic_id for one in creations[some]]
+            checkpoints.write_partitions_metadata(disk, dict(zip(paths[some], ids, strict=True)))
+        run_sync(partial(disk.sync_dir, log_dir))
+    except OSError:
+        for path in paths:
+            with suppress(OSError):
+                _unmake(disk, path)
+        raise
     for one, path in zip(creations, paths, strict=True):
         topic, partition = one.key
         one.log = Log.open(
@@ -182,6 +190,15 @@ def _make(
             now_ms=clock.wall_ms(),
             events=events,
         )
+
+
+def _unmake(disk: Disk, path: str) -> None:
+    """Removes a directory in which nothing is but what `_make` has written before its sync."""
+    names = disk.list(path)
+    if all(name.startswith(checkpoints.PARTITION_METADATA_FILE) for name in names):
+        for name in names:
+            disk.remove(f"{path}/{name}")
+        disk.remove(path)
 
 
 def _make_way(disk: Disk, one: Creation, path: str, events: Events) -> None:
