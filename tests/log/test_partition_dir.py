@@ -299,6 +299,26 @@ def test_a_segment_that_could_not_be_cut_off_for_good_is_cut_off_by_the_next_sta
     assert_nothing_comes_back(disk, recovery_point=0)
 
 
+def test_what_was_kept_aside_by_a_start_that_failed_stays_behind_a_loss_of_power() -> None:
+    disk = new_disk()
+    log = open_log(disk)
+    for _ in range(3):
+        append(log)
+    disk = disk.crash(random.Random(1), CrashMode.ALL_KEPT)
+    at = log.segments.active.size // 3
+    disk.corrupt(log.segments.active.log_path, at + 30, b"X")  # the second of three
+    disk.inject("sync_dir", errno.EIO, path=DIRECTORY)
+    with pytest.raises(OSError, match="Input/output"):
+        open_log(disk, clean=False)
+    disk = disk.crash(random.Random(1), CrashMode.PROCESS)
+    assert open_log(disk, clean=False).log_end_offset == 1
+    for seed in range(10):
+        after = disk.crash(random.Random(seed), CrashMode.SUBSET)
+
+        aside = after.open(f"{DIRECTORY}/{0:020d}.{at}.cut")
+        assert aside.size() == 2 * at
+
+
 def assert_nothing_comes_back(disk: SimDisk, *, recovery_point: int) -> None:
     """What the next start acknowledges is there after a loss of power, and the mark is gone."""
     disk = disk.crash(random.Random(1), CrashMode.PROCESS)
