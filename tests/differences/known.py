@@ -291,6 +291,13 @@ def _behind_a_refused_batch(request: Request, kafka: Tree, ottla: Tree) -> None:
             theirs |= ours
 
 
+def _ends_with_a_segment(request: Request, kafka: Tree, ottla: Tree) -> None:
+    for theirs, ours in zip(kafka["responses"], ottla["responses"], strict=False):
+        some, more = theirs.get("records"), ours.get("records")
+        if some and more and len(some) < len(more) and more[: len(some)] == some:
+            ours["records"] = some
+
+
 def _another_s_transaction(request: Request, kafka: Tree, ottla: Tree) -> None:
     name, producer = request.body["transactional_id"], request.body.get("producer_id")
     if producer == ProducerId(name):
@@ -371,6 +378,13 @@ KNOWN: tuple[Known, ...] = (
         "And so it is with the end for who reads only what is committed",
         frozenset((ApiKey.LIST_OFFSETS,)),
         _stable_end_before_the_start,
+    ),
+    Known(
+        "Kafka may begin a segment for a batch that it finds to be a duplicate and does not write, "
+        "and a fetch ends with a segment",
+        frozenset((ApiKey.FETCH,)),
+        _ends_with_a_segment,
+        parts=True,
     ),
     Known(
         "Who leads a group that its leader has left is decided by the order of a hash map in Kafka",

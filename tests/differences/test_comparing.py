@@ -244,6 +244,20 @@ def test_the_refusal_of_an_acknowledgement_is_known_behind_what_was_given() -> N
     assert not accepted.same(acknowledge("below"), state, invalid)
 
 
+def test_a_fetch_that_ends_earlier_is_known_of_kafka_where_it_begins_alike() -> None:
+    def fetched(*records: int) -> dict[str, Any]:
+        part = {"error_code": 0, "last_stable_offset": 3, "log_start_offset": 0}
+        return {"responses": [part | {"records": [*records]}]}
+
+    accepted, fetch = Accepted(KNOWN), Request(ApiKey.FETCH, 11, {})
+
+    with pytest.raises(PartedError):
+        accepted.same(fetch, fetched(1), fetched(1, 2))
+    for kafka, ottla in ((fetched(1, 2), fetched(1)), (fetched(), fetched(1))):
+        assert not accepted.same(fetch, kafka, ottla)
+    assert not accepted.same(fetch, fetched(1), fetched(2, 1))
+
+
 def test_every_known_difference_says_why_and_of_which_api() -> None:
     known = KNOWN + UPGRADES + SHARES
     reasons = [entry.reason for entry in known]
