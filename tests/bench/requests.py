@@ -6,7 +6,7 @@ from tests.bench import load
 from tests.bench.workload import Figures, Work, at_least, at_most
 from tests.peers.servers import Server
 
-TAIL_TURNS = 4
+DURABLE_TURNS = 4
 """Of 3,200 synced requests, a third of a second, two moments of the disk's are the slowest 32."""
 
 
@@ -62,12 +62,11 @@ WAITING = Work(
         "p99 ms": at_most(0.5, tail=True),
         "CPU us/request": at_most(0.45),
     },
-    turns=TAIL_TURNS,
 )
 DURABLE = Work(
     "durable",
     "flush.messages=1, 16 producers, one record each and wait",
     _durable,
     {"requests/s": at_least(2), "p99 ms": at_most(0.4, tail=True), "CPU us/request": None},
-    turns=TAIL_TURNS,
+    turns=DURABLE_TURNS,
 )
