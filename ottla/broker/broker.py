@@ -21,7 +21,7 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from ottla.broker import open_files
-from ottla.broker.controller.activation import NewCluster, activate
+from ottla.broker.controller.activation import NewCluster, activate, check_log_dirs
 from ottla.broker.controller.brokers import Registration, shutdown, unfence
 from ottla.broker.controller.formatting import format_directories, read_bootstrap
 from ottla.broker.controller.mutation_quotas import MutationQuotas
@@ -189,6 +189,7 @@ class Broker:
             quorum.on_refused = self._metadata_refused
             await quorum.start()
             self.quorum = quorum
+            check_log_dirs(quorum.image, len(self._static.data_dirs))  # before a mark is taken away
             self._reports = DirectoryReports(
                 quorum=quorum, logs=self.logs, publisher=self._publisher, events=self._events
             )

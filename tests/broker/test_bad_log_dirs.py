@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.broker import Broker
-from ottla.broker.log.directories import UnusableLogDir
+from ottla.broker.controller import features
+from ottla.broker.log.checkpoints import CLEAN_SHUTDOWN_FILE
+from ottla.broker.log.directories import LogDirError, UnusableLogDir
 from ottla.broker.quorum.snapshot import BOOTSTRAP_FILE
 from ottla.config.load import load
 from tests.handlers.rooms import RecordedEvents
@@ -43,3 +45,17 @@ async def test_without_a_sound_one_there_is_a_sentence(tmp_path: Path) -> None:
 
     with pytest.raises(UnusableLogDir, match=rf"The log dir {tmp_path}/. cannot be used: "):
         await broker.start()
+
+
+async def test_a_second_one_that_the_metadata_cannot_name_leaves_the_first_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever raises the level with Apache Kafka finds it cleanly stopped."""
+    monkeypatch.setattr(features, "BOOTSTRAP_LEVELS", {"metadata.version": 16})
+    broker = broker_of(tmp_path / "a")
+    await broker.start()
+    await broker.stop()
+
+    with pytest.raises(LogDirError, match="cannot say in which of the 2 log"):
+        await broker_of(tmp_path / "a", tmp_path / "b").start()
+    assert (tmp_path / "a" / CLEAN_SHUTDOWN_FILE).exists()

@@ -151,6 +151,19 @@ def test_nor_is_the_name_that_a_killed_start_has_left_believed_behind_a_failed_s
     assert durable_after_another_start(disk)
 
 
+def test_one_with_something_in_it_keeps_its_name_behind_a_failed_sync() -> None:
+    disk = SimDisk()
+    make_log_dir(disk, "/home/me")
+    disk.open("/home/me/.lock", create=True).close()
+    disk.open("/home/me/letter", create=True).close()
+    for number in (errno.EIO, errno.EMFILE):
+        disk.inject("sync_dir", number, path="/home")
+        with pytest.raises(OSError, match="/home"):
+            make_log_dir(disk, "/home/me")
+
+    assert disk.list("/home/me") == [".lock", "letter"]
+
+
 def test_a_parent_that_may_not_be_read_is_somebody_elses() -> None:
     disk = SimDisk()
     make_log_dir(disk, "/home/me")

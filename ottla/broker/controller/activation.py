@@ -31,6 +31,17 @@ class NewCluster(NamedTuple):
     min_insync_replicas: int = 1
 
 
+def check_log_dirs(image: MetadataImage, count: int) -> None:
+    """LogDirError for several log dirs where metadata.version cannot say which a replica lies in:
+    one that is away would have its partitions begin again, empty."""
+    if count > 1 and not image.has_directories:
+        raise LogDirError(
+            f"metadata.version {image.metadata_version} cannot say in which of the {count} log.dirs"
+            " a partition lies, so that those of one whose disk is away at a start would begin"
+            f" again, empty. Raise it to {DIRECTORIES_SINCE} or above with Apache Kafka first."
+        )
+
+
 async def activate(
     quorum: Quorum,
     *,
@@ -41,8 +52,8 @@ async def activate(
 ) -> Registered:
     """Brings the metadata of a started quorum to where this node is registered, and fenced.
 
-    The broker is put in service by `brokers.unfence`, when its logs are loaded. LogDirError where
-    it has several log dirs, and the level of metadata.version cannot say which a replica lies in.
+    The broker is put in service by `brokers.unfence`, when its logs are loaded. Raises LogDirError
+    as `check_log_dirs`.
     """
     if quorum.in_transaction:
         await quorum.submit(lambda image: ([abort_record()], None))
@@ -51,13 +62,7 @@ async def activate(
             new_cluster.bootstrap, min_insync_replicas=new_cluster.min_insync_replicas
         )
         await quorum.submit(lambda image: (first, None))
-    count = len(registration.directories)
-    if count > 1 and not quorum.image.has_directories:
-        raise LogDirError(
-            f"metadata.version {quorum.image.metadata_version} cannot say in which of the {count}"
-            " log.dirs a partition lies, so that one whose disk is away at a start would begin"
-            f" again, empty. Raise it to {DIRECTORIES_SINCE} or above with Apache Kafka first."
-        )
+    check_log_dirs(quorum.image, len(registration.directories))
     above = levels_above_ours(quorum.image)
     if above:
         events.info("features_above_ours", kept=above)

@@ -93,7 +93,7 @@ class Deletions:
                 self._clock.wall_ms(), below=below, at_most=SEGMENTS_AT_ONCE, newest=newest
             )
         except OSError as error:
-            self._faults.failed(parent_of(log.directory), Call.WRITE, error)
+            self._faults.failed(parent_of(log.directory), call_of(error), error)
             return []
         except KafkaError as error:  # of one log: those behind it have old segments, too
             name = partition_name(log.topic, log.partition)

@@ -16,6 +16,7 @@ from enum import Enum
 
 from ottla.broker.log import checkpoints
 from ottla.broker.log.checkpoints import MalformedFile, MetaProperties
+from ottla.broker.log.flush import NO_DESCRIPTOR_ERRORS
 from ottla.broker.ports import Disk, Events, Rng
 
 LOCK_FILE = ".lock"
@@ -147,16 +148,21 @@ def make_log_dir(disk: Disk, directory: str) -> None:
 def sync_new_name(disk: Disk, directory: str) -> None:
     """Syncs the name of a directory that holds nothing yet.
 
-    Where that fails its name is taken away, to be made anew: the next sync would say yes, and mean
-    nothing.
+    Where the sync fails the name is taken away, to be made anew: the next one would say yes, and
+    mean nothing. A parent that could not be opened, though, was not synced.
     """
     try:
         disk.sync_dir(checkpoints.parent_of(directory))
-    except OSError:
-        with suppress(OSError):
-            if disk.list(directory) == [LOCK_FILE]:
-                disk.remove(f"{directory}/{LOCK_FILE}")
-            disk.remove(directory)  # refused, if there is anything else in it
+    except PermissionError:
+        raise
+    except OSError as error:
+        if error.errno not in NO_DESCRIPTOR_ERRORS:
+            with suppress(OSError):
+                names = disk.list(directory)
+                if names in ([], [LOCK_FILE]):
+                    for name in names:
+                        disk.remove(f"{directory}/{name}")
+                    disk.remove(directory)
         raise
 
 
