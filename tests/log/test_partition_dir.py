@@ -242,15 +242,21 @@ def test_a_name_that_a_failed_sync_of_the_directory_left_out_is_made_again() -> 
     assert read_all(open_log(restarted, clean=False)) == served
 
 
+def flushed_below(disk: SimDisk, *, segments: int) -> Log:
+    """A log of so many segments of which the first batch alone is synced."""
+    log = open_log(disk, replace(SMALL, segment_bytes=200))
+    append(log)
+    flush(log)
+    while len(log.segments) < segments:
+        append(log)
+    return log
+
+
 @pytest.mark.parametrize("call", ["sync", "sync_dir"])
 def test_what_a_start_could_not_sync_is_written_again_by_the_next(call: str) -> None:
     """What the second start serves, and what it says is durable, is on the disk."""
     disk = new_disk()
-    log = open_log(disk, replace(SMALL, segment_bytes=200))
-    append(log)
-    flush(log)
-    while len(log.segments) < 2:
-        append(log)
+    flushed_below(disk, segments=2)
     disk = disk.crash(random.Random(1), CrashMode.PROCESS)
     disk.inject(call, errno.EIO, path=DIRECTORY if call == "sync_dir" else ".log")
     with pytest.raises(OSError, match="Input/output"):
@@ -271,11 +277,7 @@ def test_what_a_start_could_not_sync_is_written_again_by_the_next(call: str) -> 
 def test_a_segment_that_a_start_could_not_drop_for_good_is_dropped_by_the_next() -> None:
     """It would come back with a loss of power, among what was acknowledged since."""
     disk = new_disk()
-    log = open_log(disk, replace(SMALL, segment_bytes=200))
-    append(log)
-    flush(log)
-    while len(log.segments) < 3:
-        append(log)
+    log = flushed_below(disk, segments=3)
     dropped = log.segments[1].log_path
     disk.sync_dir(DIRECTORY)
     disk = disk.crash(random.Random(1), CrashMode.PREFIX)
