@@ -316,7 +316,9 @@ class Broker:
             quorum=self.quorum,
             replicas=self.replicas,
             moves=self.moves,
-            fetch_sessions=FetchSessions(slots=slots, rng=self._rng),
+            fetch_sessions=FetchSessions(
+                slots=slots, rng=self._rng, partition_count=self.replicas.count
+            ),
             deadlines=Deadlines(self._loop),
             producer_ids=producer_ids,
             auto_creation=AutoCreation(self._spawn),

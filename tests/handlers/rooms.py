@@ -147,7 +147,7 @@ class House:
             quorum=quorum,
             replicas=replicas,
             moves=self._make_moves(logs, replicas),
-            fetch_sessions=FetchSessions(slots=10, rng=self._rng),
+            fetch_sessions=FetchSessions(slots=10, rng=self._rng, partition_count=replicas.count),
             deadlines=Deadlines(asyncio.get_running_loop()),
             producer_ids=producer_ids,
             auto_creation=AutoCreation(self._spawn),

@@ -11,6 +11,8 @@ from ottla.broker.handlers.answers import Pending
 from ottla.broker.handlers.fetch import ParkedFetch, handle_fetch
 from ottla.broker.log.file_slice import FileSlice
 from ottla.broker.log.log import Log
+from ottla.broker.replication.fetch_session import SPARE_PARTITIONS
+from ottla.broker.replication.replicas import Partition, Replicas
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.records.batch import iterate_headers
@@ -308,6 +310,46 @@ async def test_what_is_not_there_ends_no_wait(house: House, other: int) -> None:
     )
     del request.topics[0]
     assert not isinstance(handle_fetch(house.session, request, 16), Pending)
+
+
+def _with_absent(topic_id: bytes, count: int) -> FetchRequest:
+    request = _patient(topic_id)
+    parts = [FetchRequest.FetchPartition(index) for index in range(1, count + 1)]
+    request.topics.append(FetchRequest.FetchTopic(topic_id=topic_id, partitions=parts))
+    return request
+
+
+async def test_who_appends_does_not_look_for_what_was_never_there(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic_id = await house.create(TOPIC)
+    answers = _parked(house, _with_absent(topic_id, 100))
+    await house.append(TOPIC, 0, [b"v"])
+    looks: list[int] = []
+    by_id = Replicas.by_id
+
+    def counted(self: Replicas, topic_id: bytes, partition: int) -> Partition | None:
+        looks.append(partition)
+        return by_id(self, topic_id, partition)
+
+    monkeypatch.setattr(Replicas, "by_id", counted)
+    await house.append(TOPIC, 0, [b"v"])
+    assert set(looks) == {0}
+    for _ in range(2):
+        await house.append(TOPIC, 0, [bytes(3 * MIB // 5)])
+
+    assert len([part for one in answers.given[0].responses for part in one.partitions]) == 101
+
+
+async def test_who_names_a_thousand_that_are_not_there_does_not_wait(house: House) -> None:
+    topic_id = await house.create(TOPIC)
+    request = _with_absent(topic_id, SPARE_PARTITIONS + 1)
+    assert not isinstance(handle_fetch(house.session, request, 16), Pending)
+    del request.topics[1].partitions[0]
+    parked = handle_fetch(house.session, request, 16)
+
+    assert isinstance(parked, ParkedFetch)
+    parked.on_abandoned()
 
 
 @pytest.mark.parametrize("is_lost", [False, True])

@@ -8,6 +8,7 @@ import pytest
 
 from ottla.broker.replication.fetch_session import (
     EPOCH_MAX,
+    SPARE_PARTITIONS,
     STALE_MS,
     FetchSessions,
     Resolved,
@@ -38,9 +39,15 @@ def request(
 class Sessions:
     """The sessions under test, with a short way to ask."""
 
-    def __init__(self, slots: int = 10, partitions_max: int = 1000) -> None:
+    def __init__(
+        self, slots: int = 10, partitions_max: int = 1000, partition_count: int = 0
+    ) -> None:
+        self.partition_count = partition_count
         self.sessions = FetchSessions(
-            slots=slots, rng=random.Random(7), partitions_max=partitions_max
+            slots=slots,
+            rng=random.Random(7),
+            partition_count=lambda: self.partition_count,
+            partitions_max=partitions_max,
         )
         self.now_ms = 0
 
@@ -227,3 +234,25 @@ def test_all_sessions_together_hold_so_many_partitions() -> None:
     refused = sessions.ask(small, 2, [2])
     assert refused.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert len(sessions.sessions) == 1
+
+
+def test_one_session_names_little_more_than_the_broker_has() -> None:
+    sessions = Sessions(partitions_max=3 * SPARE_PARTITIONS, partition_count=2)
+    most = list(range(SPARE_PARTITIONS + 2))
+
+    assert sessions.ask(0, 0, [*most, len(most)]).session is None
+    assert len(sessions.ask(0, 0, [*most, len(most)]).wanted) == len(most) + 1
+    session_id = sessions.open(most)
+    assert len(sessions.ask(session_id, 1, [len(most)], [0]).wanted) == len(most)
+    grown = sessions.ask(session_id, 2, [0])
+    assert grown.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert len(sessions.sessions) == 0
+
+
+def test_a_session_of_a_large_topic_that_was_deleted_begins_anew() -> None:
+    sessions = Sessions(partitions_max=3 * SPARE_PARTITIONS, partition_count=9000)
+    session_id = sessions.open(list(range(9000)))
+
+    sessions.partition_count = 0
+
+    assert sessions.ask(session_id, 1, []).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.share.sessions import EPOCH_MAX, ShareSessions
+from ottla.broker.replication.fetch_session import SPARE_PARTITIONS
+from ottla.broker.share.sessions import EPOCH_MAX, PLACES_MAX, ShareSessions
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 TOPIC = bytes(16)
@@ -15,8 +16,12 @@ def _places(count: int) -> list[tuple[bytes, int]]:
     return [(TOPIC, index) for index in range(count)]
 
 
+def _sessions(*, places_max: int = PLACES_MAX, partitions: int = 0) -> ShareSessions:
+    return ShareSessions(partition_count=lambda: partitions, places_max=places_max)
+
+
 def test_epochs_count_up_and_begin_again_at_one() -> None:
-    sessions = ShareSessions()
+    sessions = _sessions()
     session = sessions.open("g", "m", _places(1), CONNECTION, most=1)
     assert session.epoch == 1
     assert sessions.go_on("g", "m", 1).epoch == 2
@@ -29,7 +34,7 @@ def test_epochs_count_up_and_begin_again_at_one() -> None:
 
 
 def test_there_are_only_so_many_sessions() -> None:
-    sessions = ShareSessions()
+    sessions = _sessions()
     sessions.open("g", "m", _places(2), CONNECTION, most=1)
     sessions.remove("g", "m")
     session = sessions.open("g", "m", _places(1), CONNECTION, most=1)
@@ -42,7 +47,7 @@ def test_there_are_only_so_many_sessions() -> None:
 
 
 def test_partitions_are_bounded_over_all_sessions() -> None:
-    sessions = ShareSessions(places_max=5)
+    sessions = _sessions(places_max=5)
     first = sessions.open("g", "a", _places(3), CONNECTION, most=9)
     second = sessions.open("g", "b", _places(2), CONNECTION, most=9)
     with pytest.raises(KafkaError) as refused:
@@ -56,8 +61,22 @@ def test_partitions_are_bounded_over_all_sessions() -> None:
     assert len(sessions.open("g", "c", _places(4), CONNECTION, most=9).places) == 4
 
 
+def test_one_session_names_little_more_than_the_broker_has() -> None:
+    sessions = _sessions(partitions=2)
+    most = SPARE_PARTITIONS + 2
+    with pytest.raises(KafkaError) as refused:
+        sessions.open("g", "a", _places(most + 1), CONNECTION, most=9)
+    assert refused.value.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    session = sessions.open("g", "a", _places(most), CONNECTION, most=9)
+    sessions.change(session, _places(most + 1), _places(1))
+    with pytest.raises(KafkaError):
+        sessions.change(session, _places(1), ())
+
+    assert len(session.places) == most
+
+
 def test_a_connection_has_the_sessions_that_were_opened_on_it() -> None:
-    sessions = ShareSessions()
+    sessions = _sessions()
     other = object()
     one = sessions.open("g", "a", _places(1), CONNECTION, most=9)
     sessions.open("g", "b", _places(1), other, most=9)
@@ -69,7 +88,7 @@ def test_a_connection_has_the_sessions_that_were_opened_on_it() -> None:
 
 
 def test_each_partition_comes_first_in_its_turn() -> None:
-    sessions = ShareSessions()
+    sessions = _sessions()
     session = sessions.open("g", "a", _places(3), CONNECTION, most=9)
     firsts = []
     for epoch in range(1, 4):

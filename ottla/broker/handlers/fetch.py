@@ -1,7 +1,8 @@
 """Fetch: answered at once, or when there is enough.
 
 A fetch that finds less than `min_bytes` is parked at its partitions until one advances or
-`max_wait_ms` is over. What it reads, and what is enough, stands in `fetch_reading.py`.
+`max_wait_ms` is over; one that names a thousand partitions that there are not does not wait. What
+it reads, and what is enough, stands in `fetch_reading.py`.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ def handle_fetch(
     refused = _refusal(request)
     if refused is not None:
         return reading.refuse(refused)
-    may_wait = request.max_wait_ms > 0 and bool(resolved.wanted)
+    count = len(resolved.wanted)
+    may_wait = request.max_wait_ms > 0 and count > 0 and rooms.fetch_sessions.may_name(count)
     if not (may_wait and reading.is_at_the_end()):
         response = reading.attempt(waits_for_disk=False)
         if reading.is_held_up:

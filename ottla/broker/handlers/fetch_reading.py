@@ -52,6 +52,7 @@ class FetchReading:
         "_min_bytes",
         "_names_leader",
         "_openings",
+        "_present",
         "_request",
         "_resolved",
         "_rooms",
@@ -91,6 +92,8 @@ class FetchReading:
         self._held_up: list[Wanted] = []
         self._touched: frozenset[int] = NONE_TOUCHED
         """By identity: those that wait for the disk once do not again."""
+        self._present: list[Wanted] | None = None
+        """Of many that it names, those that were there when it was first asked what is enough."""
         self.partitions: list[Partition] = []
         """Those that were there when it was last looked at; a fetch that waits does so there."""
         self.found_bytes = 0
@@ -231,10 +234,10 @@ class FetchReading:
 
     def _is_enough(self) -> bool:
         found = 0
-        for wanted in self._resolved.wanted:
+        for wanted in self._those_present():
             partition = self._find(wanted)
             if partition is None:
-                continue  # it was not there before: what goes meanwhile ends the wait
+                continue  # what goes meanwhile ends the wait
             want = wanted.request
             try:
                 available = partition.log.bytes_available(
@@ -249,6 +252,14 @@ class FetchReading:
             if found >= self._min_bytes:
                 return True
         return False
+
+    def _those_present(self) -> list[Wanted]:
+        """Whoever appends looks at those alone, not at every name of what is not there."""
+        if len(self.partitions) == len(self._resolved.wanted):
+            return self._resolved.wanted
+        if self._present is None:
+            self._present = [one for one in self._resolved.wanted if self._find(one) is not None]
+        return self._present
 
     def _find(self, wanted: Wanted) -> Partition | None:
         replicas = self._rooms.replicas

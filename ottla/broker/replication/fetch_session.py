@@ -18,7 +18,7 @@ Pure: time comes in, ids come from the Rng.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -34,6 +34,10 @@ STALE_MS = 120_000
 PARTITIONS_MAX = 1_000_000
 """In all sessions together. Kafka counts sessions alone; a partition costs some 700 bytes here, so
 its 1000 slots could hold any amount. A thousand consumers of a thousand partitions fit."""
+SPARE_PARTITIONS = 1024
+"""So many more than the broker has may be named by one session, or by a fetch that waits: what was
+just deleted, or is about to be made. Each costs a look and an error with every request, and one of
+46 bytes asks a session for all it has."""
 
 Key = tuple[str | bytes, int]
 
@@ -95,14 +99,27 @@ def wanted_by(request: FetchRequest) -> list[Wanted]:
 class FetchSessions:
     """The sessions of one broker, at most `slots` of them with `partitions_max` in all."""
 
-    def __init__(self, *, slots: int, rng: Rng, partitions_max: int = PARTITIONS_MAX) -> None:
+    def __init__(
+        self,
+        *,
+        slots: int,
+        rng: Rng,
+        partition_count: Callable[[], int],
+        partitions_max: int = PARTITIONS_MAX,
+    ) -> None:
+        """`partition_count()` is how many the broker has."""
         self._slots = slots
+        self._partition_count = partition_count
         self._partitions_max = partitions_max
         self._rng = rng
         self._sessions: dict[int, FetchSession] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    def may_name(self, count: int) -> bool:
+        """Whether one fetch may go on to ask for so many partitions."""
+        return count <= SPARE_PARTITIONS or count <= SPARE_PARTITIONS + self._partition_count()
 
     def resolve(self, request: FetchRequest, *, by_topic_id: bool, now_ms: int) -> Resolved:
         if request.session_epoch == SESSIONLESS_EPOCH:
@@ -115,7 +132,7 @@ class FetchSessions:
 
     def _open(self, wanted: list[Wanted], by_topic_id: bool, now_ms: int) -> Resolved:
         partitions = {_key(item, by_topic_id): item for item in wanted}
-        if not self._make_room(len(partitions), now_ms):
+        if not (self.may_name(len(partitions)) and self._make_room(len(partitions), now_ms)):
             return Resolved(ErrorCode.NONE, None, False, wanted)
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
@@ -151,6 +168,9 @@ class FetchSessions:
             name = topic.topic_id if by_topic_id else topic.topic
             for index in topic.partitions:
                 session.partitions.pop((name, index), None)
+        if not self.may_name(len(session.partitions)):
+            del self._sessions[session.session_id]
+            return _refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not session.partitions:
             del self._sessions[session.session_id]
             return Resolved(ErrorCode.NONE, None, True, [])

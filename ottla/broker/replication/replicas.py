@@ -118,6 +118,9 @@ class Replicas:
         for partitions in self._by_name.values():
             yield from partitions.values()
 
+    def count(self) -> int:
+        return sum(map(len, self._by_name.values()))
+
     def get(self, topic: str, partition: int) -> Partition | None:
         partitions = self._by_name.get(topic)
         return None if partitions is None else partitions.get(partition)

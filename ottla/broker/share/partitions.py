@@ -58,7 +58,7 @@ class SharePartitions:
         self.loop = loop
         self.clock = clock
         self.store = ShareStore(coordinator, loop)
-        self.sessions = ShareSessions()
+        self.sessions = ShareSessions(partition_count=replicas.count)
         self.counts = ShareCounts(lambda group_id: group_id in self._groups)
         self.passing = Passing(loop.call_soon)
         self._history = history

@@ -14,8 +14,9 @@ Pure; who holds what is not known here.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
+from ottla.broker.replication.fetch_session import SPARE_PARTITIONS
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 FIRST_EPOCH = 0
@@ -65,9 +66,11 @@ class ShareSession:
 class ShareSessions:
     """The sessions of one broker, at most `most` of them, which is given with each request."""
 
-    __slots__ = ("_of_connection", "_place_count", "_places_max", "_sessions")
+    __slots__ = ("_of_connection", "_partition_count", "_place_count", "_places_max", "_sessions")
 
-    def __init__(self, *, places_max: int = PLACES_MAX) -> None:
+    def __init__(self, *, partition_count: Callable[[], int], places_max: int = PLACES_MAX) -> None:
+        """`partition_count()` is how many the broker has; one session may name little more."""
+        self._partition_count = partition_count
         self._places_max = places_max
         self._place_count = 0
         self._sessions: dict[tuple[str, str], ShareSession] = {}
@@ -117,7 +120,7 @@ class ShareSessions:
         return session
 
     def change(
-        self, session: ShareSession, added: Iterable[Place], forgotten: Iterable[Place]
+        self, session: ShareSession, added: Iterable[Place], forgotten: Sequence[Place]
     ) -> None:
         """Raises SHARE_SESSION_LIMIT_REACHED, and changes nothing, if there is no room."""
         new = [place for place in added if place not in session.places]
@@ -125,6 +128,13 @@ class ShareSessions:
             reason = f"Share sessions have {self._places_max} partitions."
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED, reason)
         before = len(session.places)
+        leaving = {place for place in forgotten if place in session.places}
+        count = before + len(new) - len(leaving)
+        if new and count > SPARE_PARTITIONS:
+            most = SPARE_PARTITIONS + self._partition_count()
+            if count > most:
+                reason = f"A share session has at most {most} partitions just now."
+                raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED, reason)
         session.places.update(dict.fromkeys(new))
         for place in forgotten:
             session.places.pop(place, None)
