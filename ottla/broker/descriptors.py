@@ -7,6 +7,10 @@ microseconds; between two such turns the bound may be passed.
 
 A file with pages that are not synced stays open: once it is closed the kernel may forget that it
 could not write them, and a sync after that would say yes. Its holder is told to be synced instead.
+
+So does one that is pinned by an answer that its client does not read: to close it gives nothing
+back, and who wants it next would open it once more. Where as many are pinned as may be held, an
+answer has records of one partition more, and not of all that it was asked for.
 """
 
 from __future__ import annotations
@@ -22,6 +26,10 @@ class Holder(Protocol):
     def is_synced(self) -> bool:
         """Whether nothing is lost that only this descriptor could tell of."""
 
+    @property
+    def is_pinned(self) -> bool:
+        """Whether somebody still sends from it, so that to release it closes nothing."""
+
     def release(self) -> None:
         """Closes what can be opened again; whoever still sends from it has pinned it."""
 
@@ -33,8 +41,8 @@ class Mapped(Protocol):
 
 
 class HeldDescriptors:
-    """The holders, oldest first. `limit` is asked at each turn; workers may only call `hold` and
-    `hold_map`.
+    """The holders, oldest first, and how many files are `pinned`, held or not. `limit` is asked at
+    each turn; workers may only call `hold` and `hold_map`.
 
     Maps of files are held until they have been idle for a turn. Nobody can tell whether a page of
     one is in memory; what is mapped anew is looked at before.
@@ -42,14 +50,19 @@ class HeldDescriptors:
 
     def __init__(self, limit: Callable[[], int]) -> None:
         self._limit = limit
+        self.pinned = 0
         self._holders: dict[Holder, None] = {}
         self._mapped: dict[Mapped, None] = {}
 
     def __repr__(self) -> str:
-        return f"<HeldDescriptors {len(self._holders)} of {self._limit()}>"
+        return f"<HeldDescriptors {len(self._holders)} of {self._limit()}, {self.pinned} pinned>"
 
     def __len__(self) -> int:
         return len(self._holders)
+
+    def pins_left(self) -> int:
+        """Files that may be pinned besides those that are."""
+        return max(self._limit() - self.pinned, 0)
 
     def hold(self, holder: Holder) -> None:
         """It has opened a file, and keeps it."""
@@ -70,10 +83,16 @@ class HeldDescriptors:
             if mapped.release_idle():
                 self._mapped.pop(mapped, None)
         surplus = len(self._holders) - self._limit()
-        oldest = list(self._holders)[:surplus] if surplus > 0 else []
-        for holder in oldest:
-            if holder.is_synced:
+        unsynced = 0
+        for holder in list(self._holders) if surplus > 0 else ():
+            if not holder.is_synced:
+                unsynced += 1
+            elif holder.is_pinned:
+                continue
+            else:
                 self.drop(holder)
                 holder.release()
-                surplus -= 1
-        return max(surplus, 0)
+            surplus -= 1
+            if not surplus:
+                break
+        return unsynced

@@ -64,6 +64,9 @@ class File(Protocol):
     def close(self) -> None:
         """Closes now, or when the last pin is gone."""
 
+    @property
+    def is_pinned(self) -> bool: ...
+
     def pin(self) -> None:
         """Keeps the file open over a close, for an answer that still sends from it."""
 

@@ -68,11 +68,12 @@ class PosixFile:
     Pins are counted without a lock: they and close belong to one thread, the loop's.
     """
 
-    __slots__ = ("_closing", "_fd", "_pins", "path")
+    __slots__ = ("_closing", "_fd", "_held", "_pins", "path")
 
-    def __init__(self, path: str, fd: int) -> None:
+    def __init__(self, path: str, fd: int, held: HeldDescriptors) -> None:
         self.path = path
         self._fd = fd
+        self._held = held
         self._pins = 0
         self._closing = False
 
@@ -160,12 +161,20 @@ class PosixFile:
             fd, self._fd = self._fd, -1
             _close(fd)
 
+    @property
+    def is_pinned(self) -> bool:
+        return self._pins > 0
+
     def pin(self) -> None:
+        if not self._pins:
+            self._held.pinned += 1
         self._pins += 1
 
     def unpin(self) -> None:
         assert self._pins > 0, self.path
         self._pins -= 1
+        if not self._pins:
+            self._held.pinned -= 1
         if self._closing:
             self.close()
 
@@ -188,11 +197,11 @@ class PosixDisk:
 
     def open(self, path: str, *, create: bool = False) -> PosixFile:
         flags = _OPEN_FLAGS | os.O_CREAT if create else _OPEN_FLAGS
-        return PosixFile(path, os.open(path, flags, 0o644))
+        return PosixFile(path, os.open(path, flags, 0o644), self.held)
 
     def open_cached(self, path: str) -> PosixFile | None:
         fd = open_cached(path, _OPEN_FLAGS)
-        return None if fd is None else PosixFile(path, fd)
+        return None if fd is None else PosixFile(path, fd, self.held)
 
     def list(self, path: str) -> list[str]:
         return sorted(os.listdir(path))
@@ -259,11 +268,11 @@ class ReadOnlyDisk(PosixDisk):
 
     def open(self, path: str, *, create: bool = False) -> PosixFile:
         assert not create, path
-        return PosixFile(path, os.open(path, _READ_FLAGS))
+        return PosixFile(path, os.open(path, _READ_FLAGS), self.held)
 
     def open_cached(self, path: str) -> PosixFile | None:
         fd = open_cached(path, _READ_FLAGS)
-        return None if fd is None else PosixFile(path, fd)
+        return None if fd is None else PosixFile(path, fd, self.held)
 
 
 def held_descriptors_max() -> int:

@@ -166,13 +166,19 @@ class SimFile:
         if self._closed:
             self._disk._unlock(self)
 
+    @property
+    def is_pinned(self) -> bool:
+        return self._pins > 0
+
     def pin(self) -> None:
         assert not self._closed, f"{self.path} is used after close"
+        self._disk.held.pinned += not self._pins
         self._pins += 1
 
     def unpin(self) -> None:
         assert self._pins > 0, self.path
         self._pins -= 1
+        self._disk.held.pinned -= not self._pins
         if self._closing:
             self.close()
 

@@ -63,6 +63,10 @@ class FaultyFile:
     def close(self) -> None:
         self._real.close()
 
+    @property
+    def is_pinned(self) -> bool:
+        return self._real.is_pinned
+
     def pin(self) -> None:
         self._real.pin()
 

@@ -115,6 +115,28 @@ async def test_where_the_log_of_a_client_leaves_ours(
     assert (part.error_code, diverging.epoch, diverging.end_offset) == expected
 
 
+async def test_where_clients_have_many_files_pinned_an_answer_is_of_one_partition(
+    house: House,
+) -> None:
+    topic_id = await house.create(TOPIC, partitions=3)
+    for index in range(3):
+        await house.append(TOPIC, index, [b"v"])
+    house.disk.held_max = 2
+    request = FetchRequest(topics=[_asked(topic_id, (0, 0), (1, 0), (2, 0))])
+
+    def with_records(answer: Any) -> list[int]:
+        parts = answer.responses[0].partitions
+        assert [part.error_code for part in parts] == [0, 0, 0]
+        return [part.partition_index for part in parts if part.records]
+
+    answer: Any = handle_fetch(house.session, request, 16)
+    assert with_records(answer) == [0, 1]
+    for part in answer.responses[0].partitions[:2]:
+        part.records.file.pin()
+
+    assert with_records(handle_fetch(house.session, request, 16)) == [0]
+
+
 async def test_a_batch_that_has_no_room_behind_others_is_not_begun(house: House) -> None:
     """Java's consumer throws where it is sent the beginning of a batch and nothing else."""
     topic_id = await house.create(TOPIC, partitions=2)

@@ -82,6 +82,28 @@ def test_what_is_unsynced_or_being_sent_survives() -> None:
     assert offsets(log) == [0, 1]
 
 
+def test_what_is_pinned_stays_in_the_count_and_is_not_opened_twice() -> None:
+    disk = SimDisk()
+    disk.held_max = 1
+    logs = many(disk, 4)
+    for log in logs:
+        append(log)
+        flush(log)
+    pinned = [log.segments.active.open() for log in logs[:2]]
+    for file in pinned * 2:
+        file.pin()
+    assert (disk.held.pinned, disk.held.pins_left()) == (2, 0)
+    assert disk.held.release_surplus() == 0
+    assert holders(logs) == [0, 1]
+    assert len(disk.held) == 2
+    for file in pinned * 2:
+        file.unpin()
+    disk.held.release_surplus()
+
+    assert (disk.held.pinned, disk.held.pins_left()) == (0, 1)
+    assert holders(logs) == [1]
+
+
 def test_an_append_whose_file_cannot_be_opened_is_refused_and_no_more() -> None:
     disk = SimDisk()
     disk.held_max = 0

@@ -57,6 +57,7 @@ class FetchReading:
         "_resolved",
         "_rooms",
         "_session",
+        "_slices_left",
         "_told",
         "_touched",
         "_upper",
@@ -90,6 +91,7 @@ class FetchReading:
         self._openings: Openings | None = None
         """Of an attempt that does not wait for the disk."""
         self._held_up: list[Wanted] = []
+        self._slices_left = 0
         self._touched: frozenset[int] = NONE_TOUCHED
         """By identity: those that wait for the disk once do not again."""
         self._present: list[Wanted] | None = None
@@ -153,6 +155,9 @@ class FetchReading:
         is over: enough bytes, or an error of a partition that there is, or none that there is.
         One that does not wait for the disk may be `is_held_up`."""
         self._openings = None if waits_for_disk else Openings(OPENED_AT_ONCE)
+        if len(self._resolved.wanted) > 1:
+            # Each has a file open until its client has read it; the first needs no leave.
+            self._slices_left = self._rooms.logs.disk.held.pins_left()
         budget = min(self._request.max_bytes, self._rooms.config.fetch_max_bytes)
         incremental = self._resolved.incremental
         self.partitions = []  # another list: who waits keeps that of the partitions it waits at
@@ -181,6 +186,7 @@ class FetchReading:
             elif type(records := part.records) is FileSlice:
                 self.found_bytes += records.size
                 budget -= records.size
+                self._slices_left -= 1
                 with_data.append(wanted)
             if incremental and not _is_news(wanted, part):
                 continue
@@ -329,7 +335,7 @@ class FetchReading:
             limit = min(want.partition_max_bytes, budget)
             at_least_one = self.found_bytes == 0
             slice_ = None
-            has_room = limit > 0
+            has_room = limit > 0 and self._slices_left > 0
             if self._touched and id(wanted) not in self._touched:
                 # What may not fit any more is not waited for.
                 has_room = has_room and limit == want.partition_max_bytes

@@ -356,8 +356,9 @@ class ShareFetch(Pending):
         parts: dict[Place, PartitionData] = {}
         records = self._request.max_records
         is_overdrawn = False
+        most_parts = max(self._session.rooms.logs.disk.held.pins_left(), 1)  # as in a fetch
         for place, share in ready:
-            if records <= 0:
+            if records <= 0 or len(parts) >= most_parts:
                 break
             if self._held_up:
                 # They are waited for together.

@@ -182,6 +182,10 @@ class Segment:
         """Whether all of it is durable; then its file may be closed, see `descriptors`."""
         return self._directory.is_durable(self.base_offset)
 
+    @property
+    def is_pinned(self) -> bool:
+        return self.file is not None and self.file.is_pinned
+
     def load_size(self) -> None:
         """Takes size and time of what is on disk, and leaves the file closed."""
         file = self._directory.disk.open(self.log_path)
