@@ -166,14 +166,14 @@ def test_one_under_way_is_listed_and_called_back() -> None:
     assert list_partition_reassignments(back, ListPartitionReassignmentsRequest()).topics == []
 
 
-@pytest.mark.parametrize("unclean", [False, True])
-def test_nobody_of_the_old_is_in_sync(unclean: bool) -> None:
+@pytest.mark.parametrize(("said", "unclean"), [(None, False), ("true", True), (" True ", True)])
+def test_nobody_of_the_old_is_in_sync(said: str | None, unclean: bool) -> None:
     """Calling it back would lose records, so it takes the topic's leave."""
     image, _, _ = _altered(_image([1]), [2])
     partition = _partition(image)._replace(isr=[2], leader=2)
     image.topics.by_name["t"].partitions[0] = partition
-    if unclean:
-        image = applied([ConfigRecord(2, "t", "unclean.leader.election.enable", "true")], image)
+    if said is not None:
+        image = applied([ConfigRecord(2, "t", "unclean.leader.election.enable", said)], image)
 
     back, code, _ = _altered(image, None)
 

@@ -28,6 +28,8 @@ from ottla.broker.metadata.image import (
     PartitionImage,
     TopicImage,
 )
+from ottla.config.keys import Value
+from ottla.config.topic import topic_keys
 from ottla.protocol.messages.metadata_records import PartitionChangeRecord
 
 Acceptable = Callable[[int], bool]
@@ -58,10 +60,14 @@ def rules_of(image: MetadataImage, topic: TopicImage) -> Rules:
     """The rules of a topic, from what was set at run time; Kafka's defaults otherwise."""
     own = image.configs.get(TOPIC_RESOURCE, topic.name)
     cluster = image.configs.get(BROKER_RESOURCE, ALL_BROKERS)
-    least = own.get("min.insync.replicas", cluster.get("min.insync.replicas", "1"))
-    unclean_key = "unclean.leader.election.enable"
-    unclean = own.get(unclean_key, cluster.get(unclean_key, "false"))
-    return Rules(image.elr_enabled, int(least), unclean.lower() == "true")
+
+    def said(name: str, default: str) -> Value:
+        return topic_keys()[name].parse(own.get(name, cluster.get(name, default)))
+
+    least = said("min.insync.replicas", "1")
+    assert isinstance(least, int), least
+    is_unclean = said("unclean.leader.election.enable", "false") is True
+    return Rules(image.elr_enabled, least, is_unclean)
 
 
 def acceptable_in(image: MetadataImage, partition: PartitionImage, *, starting: int) -> Acceptable:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from ottla.broker.share.window import Limits
 from ottla.config.broker import BrokerConfig
+from ottla.config.group import GROUP_KEYS
+from ottla.config.keys import Value
 
 LATEST = "latest"
 EARLIEST = "earliest"
@@ -70,33 +72,38 @@ def duration_ms(reset: str) -> int:
 
 
 def _rules(config: BrokerConfig, overrides: Mapping[str, str]) -> ShareRules:
+    def said(name: str, default: Value) -> Value:
+        text = overrides.get(name)
+        return default if text is None else GROUP_KEYS[name].parse(text)
+
     def whole(name: str, default: int, least: int, most: int) -> int:
-        text = overrides.get(f"share.{name}")
-        return default if text is None else min(max(int(text), least), most)
+        value = said(name, default)
+        assert isinstance(value, int), name
+        return min(max(value, least), most)
 
     limits = Limits(
         delivery_count=whole(
-            "delivery.count.limit",
+            "share.delivery.count.limit",
             config.group_share_delivery_count_limit,
             config.group_share_min_delivery_count_limit,
             config.group_share_max_delivery_count_limit,
         ),
         record_locks=whole(
-            "partition.max.record.locks",
+            "share.partition.max.record.locks",
             config.group_share_partition_max_record_locks,
             config.group_share_min_partition_max_record_locks,
             config.group_share_max_partition_max_record_locks,
         ),
         lock_ms=whole(
-            "record.lock.duration.ms",
+            "share.record.lock.duration.ms",
             config.group_share_record_lock_duration_ms,
             config.group_share_min_record_lock_duration_ms,
             config.group_share_max_record_lock_duration_ms,
         ),
-        may_renew=overrides.get("share.renew.acknowledge.enable", "true").lower() == "true",
+        may_renew=said("share.renew.acknowledge.enable", True) is True,
     )
     return ShareRules(
         limits,
-        overrides.get("share.auto.offset.reset", LATEST),
-        overrides.get("share.isolation.level") == "read_committed",
+        str(said("share.auto.offset.reset", LATEST)),
+        said("share.isolation.level", None) == "read_committed",
     )
