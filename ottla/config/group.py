@@ -13,19 +13,34 @@ from collections.abc import Mapping
 from ottla.config.broker import BrokerConfig
 from ottla.config.catalogue import broker_key
 from ottla.config.keys import Key, Value
-from ottla.config.types import ConfigError, ConfigType
+from ottla.config.types import LONG_MAX, ConfigError, ConfigType
 
+BY_DURATION = "by_duration"
+# That of java.time.Duration, whose numbers fit a LONG: none has more digits, but for zeros.
+_NUMBER = r"\+?0*([0-9]{1,19})"
 _DURATION = re.compile(
-    r"(?i)[-+]?P(?=.)([-+]?\d+D)?(T(?=.)([-+]?\d+H)?([-+]?\d+M)?([-+]?\d+([.,]\d{0,9})?S)?)?"
+    rf"\+?P(?=.)(?:{_NUMBER}D)?"
+    rf"(?:T(?=.)(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}(?:[.,]([0-9]{{0,9}}))?S)?)?",
+    re.ASCII | re.IGNORECASE,
 )
+_MS_PER_S = 1000
+
+
+def duration_ms(reset: str) -> int | None:
+    """How far by_duration:<ISO 8601> goes back. None for any other text, and for a duration that
+    is negative or whose seconds do not fit a LONG."""
+    kind, _, duration = reset.partition(":")
+    match = _DURATION.fullmatch(duration) if kind == BY_DURATION else None
+    if match is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups()[:4])
+    total_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    fraction = (match.group(5) or "").ljust(3, "0")[:3]
+    return None if total_s > LONG_MAX else total_s * _MS_PER_S + int(fraction)
 
 
 def _check_reset(key: Key, value: Value) -> None:
-    kind, colon, duration = str(value).partition(":")
-    if value in ("earliest", "latest"):
-        return
-    match = _DURATION.fullmatch(duration) if kind == "by_duration" and colon else None
-    if match is None or "-" in duration:
+    if value not in ("earliest", "latest") and duration_ms(str(value)) is None:
         said = (
             f"Invalid value `{value}` for configuration {key.name}. The value must be either"
             " 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'."

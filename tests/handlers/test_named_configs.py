@@ -130,7 +130,17 @@ async def test_what_a_group_cannot_have(house: House, name: str, text: str, says
     assert await _change(house, GROUP, "g", (name, SET, text)) == (ErrorCode.INVALID_CONFIG, says)
 
 
-@pytest.mark.parametrize("text", ["none", "by_duration:", "by_duration:xx", "by_duration:-PT1H"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "none",
+        "by_duration:",
+        "by_duration:xx",
+        "by_duration:-PT1H",
+        "by_duration:P106751991167301D",  # of seconds, more than java.time.Duration has
+        "by_duration:PT99999999999999999999S",
+    ],
+)
 async def test_where_a_share_group_cannot_begin(house: House, text: str) -> None:
     code, message = await _change(house, GROUP, "g", (RESET, SET, text))
 

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.metadata.image import GROUP_RESOURCE
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.metadata_records import ConfigRecord
 from ottla.protocol.messages.topics import DeleteTopicsRequest
 from tests.coordinator.asking import ask
 from tests.handlers.rooms import START_MS, House
@@ -119,6 +121,26 @@ async def test_it_begins_at_most_where_the_log_is_committed(house: House) -> Non
         await asyncio.sleep(0)
 
     assert taken.window.start == 4
+
+
+async def test_a_duration_that_is_longer_than_the_log_begins_with_it(house: House) -> None:
+    longest = f"by_duration:P{'0' * 5000}106751991167300D"
+    await configure(house, "share.auto.offset.reset", longest)
+
+    assert await Member(house, "a").acquire(wait_ms=30_000) == [(0, 3, 1)]
+
+
+async def test_what_an_older_broker_took_is_an_error_until_it_is_mended(house: House) -> None:
+    """Nothing says where to begin, and nobody else is kept waiting for it."""
+    name = "share.auto.offset.reset"
+    record = ConfigRecord(GROUP_RESOURCE, GROUP, name, f"by_duration:P{'9' * 5000}D")
+    await house.rooms.quorum.submit(lambda image: ([record], None))
+    a = Member(house, "a")
+    code, message = await a.refused()
+    assert (code, message) == (ErrorCode.UNKNOWN_SERVER_ERROR, f"{name} of the group is invalid.")
+    await configure(house, name, "earliest")
+
+    assert await a.acquire(wait_ms=30_000) == [(0, 3, 1)]
 
 
 async def test_many_partitions_are_looked_up_a_turn_each() -> None:

@@ -18,7 +18,7 @@ from ottla.broker.log.time_search import TimedOffset
 from ottla.broker.replication.replicas import Partition
 from ottla.broker.share.given_up import GivenUp
 from ottla.broker.share.overdue import Lapsed
-from ottla.broker.share.rules import BY_DURATION, EARLIEST, ShareRules, duration_ms
+from ottla.broker.share.rules import EARLIEST, ShareRules
 from ottla.broker.share.store import FENCING, Done, State
 from ottla.broker.share.window import (
     Acknowledgement,
@@ -29,6 +29,7 @@ from ottla.broker.share.window import (
     Window,
     Wish,
 )
+from ottla.config.group import duration_ms
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -201,8 +202,12 @@ class SharePartition:
             self._begin(found, found.start_offset)
             return
         log, reset = self.partition.log, self.rules.reset
-        if reset.startswith(BY_DURATION):
-            since_ms = self._owner.clock.wall_ms() - duration_ms(reset)
+        if isinstance(reset, KafkaError):
+            self._fail(reset, "where it begins cannot be told")
+            return
+        back_ms = duration_ms(reset)
+        if back_ms is not None:
+            since_ms = self._owner.clock.wall_ms() - back_ms
             self._owner.first_since(self.partition, since_ms, partial(self._found_first, found))
             return
         self._begin(found, log.log_start_offset if reset == EARLIEST else log.high_watermark)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -10,22 +9,21 @@ from ottla.broker.share.window import Limits
 from ottla.config.broker import BrokerConfig
 from ottla.config.group import GROUP_KEYS
 from ottla.config.keys import Value
+from ottla.config.types import ConfigError
+from ottla.protocol.errors import ErrorCode, KafkaError
 
 LATEST = "latest"
 EARLIEST = "earliest"
-BY_DURATION = "by_duration"
-MS_PER_S = 1000
 NO_GROUP = ""
-# Days, hours, minutes and seconds of java.time.Duration; the setting has no other parts.
-_DURATION = re.compile(r"(?i)P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:[.,](\d{0,9}))?S)?)?")
 
 
 @dataclass(slots=True, frozen=True)
 class ShareRules:
-    """Of one group. `reset` is latest, earliest or by_duration:<ISO 8601>."""
+    """Of one group. `reset` is latest, earliest or by_duration:<ISO 8601>; or why the group cannot
+    begin by what it has set, which an older broker has taken."""
 
     limits: Limits
-    reset: str = LATEST
+    reset: str | KafkaError = LATEST
     read_committed: bool = False
 
 
@@ -61,16 +59,6 @@ class LiveRules:
         self._known.pop(group_id, None)
 
 
-def duration_ms(reset: str) -> int:
-    """The time that a reset of by_duration goes back."""
-    match = _DURATION.fullmatch(reset.partition(":")[2].replace("+", ""))
-    assert match is not None, reset
-    days, hours, minutes, seconds = (int(part or 0) for part in match.groups()[:4])
-    fraction = (match.group(5) or "").ljust(3, "0")[:3]
-    total_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-    return total_s * MS_PER_S + int(fraction)
-
-
 def _rules(config: BrokerConfig, overrides: Mapping[str, str]) -> ShareRules:
     def said(name: str, default: Value) -> Value:
         text = overrides.get(name)
@@ -104,6 +92,14 @@ def _rules(config: BrokerConfig, overrides: Mapping[str, str]) -> ShareRules:
     )
     return ShareRules(
         limits,
-        str(said("share.auto.offset.reset", LATEST)),
+        _reset(overrides),
         said("share.isolation.level", None) == "read_committed",
     )
+
+
+def _reset(overrides: Mapping[str, str]) -> str | KafkaError:
+    name = "share.auto.offset.reset"
+    try:
+        return str(GROUP_KEYS[name].parse(overrides.get(name, LATEST)))
+    except ConfigError:
+        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{name} of the group is invalid.")
