@@ -245,7 +245,7 @@ async def test_a_group_without_a_name_is_not_described(house: House) -> None:
 async def test_offsets_are_refused_in_kafkas_words(house: House) -> None:
     a = Beating(house, "a")
     await a.beat()
-    altered, deleted = await _alter(house, 2), await _delete_offsets(house)
+    altered, deleted = await alter(house, 2), await delete_offsets(house)
     for answer in (altered, deleted):
         assert (answer.error_code, answer.error_message) == (
             ErrorCode.NON_EMPTY_GROUP,
@@ -253,7 +253,7 @@ async def test_offsets_are_refused_in_kafkas_words(house: House) -> None:
         )
     await a.beat(member_epoch=-1)
 
-    (unknown,) = (await _delete_offsets(house, "nothing")).responses
+    (unknown,) = (await delete_offsets(house, "nothing")).responses
     assert unknown.error_message == "This server does not host this topic-partition."
 
 
@@ -332,7 +332,7 @@ async def test_a_share_group_without_members_is_not_made_a_classic_one(
     refused = await ask(house, request, version)
     assert refused.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert (await _describe(house)).group_state == "Empty"
-    assert (await _alter(house, 2)).error_code == 0
+    assert (await alter(house, 2)).error_code == 0
 
 
 async def test_more_partitions_are_delivered_when_there_are_more(house: House) -> None:
@@ -378,7 +378,7 @@ async def test_groups_are_listed_as_what_they_are(house: House) -> None:
     assert listed[0].protocol_type == "share"
 
 
-async def _offsets(house: House, *, all_topics: bool = False) -> Any:
+async def offsets(house: House, *, all_topics: bool = False) -> Any:
     request = share_group.DescribeShareGroupOffsetsRequest
     topics = None
     if not all_topics:
@@ -388,14 +388,14 @@ async def _offsets(house: House, *, all_topics: bool = False) -> Any:
     return described
 
 
-async def _alter(house: House, start: int, partition: int = 0, topic: str = TOPIC) -> Any:
+async def alter(house: House, start: int, partition: int = 0, topic: str = TOPIC) -> Any:
     request = share_group.AlterShareGroupOffsetsRequest
     part = request.AlterShareGroupOffsetsRequestPartition(partition, start)
     topics = [request.AlterShareGroupOffsetsRequestTopic(topic, [part])]
     return await ask(house, request(GROUP, topics), 0)
 
 
-async def _delete_offsets(house: House, topic: str = TOPIC) -> Any:
+async def delete_offsets(house: House, topic: str = TOPIC) -> Any:
     request = share_group.DeleteShareGroupOffsetsRequest
     topics = [request.DeleteShareGroupOffsetsRequestTopic(topic)]
     return await ask(house, request(GROUP, topics), 0)
@@ -404,7 +404,7 @@ async def _delete_offsets(house: House, topic: str = TOPIC) -> Any:
 async def test_the_lag_is_what_is_not_settled(house: House) -> None:
     a = Beating(house, "a")
     await a.beat()
-    unknown = (await _offsets(house)).topics[0].partitions
+    unknown = (await offsets(house)).topics[0].partitions
     assert [(one.start_offset, one.lag, one.error_code) for one in unknown] == [
         (-1, -1, 0),
         (-1, -1, 0),
@@ -415,7 +415,7 @@ async def test_the_lag_is_what_is_not_settled(house: House) -> None:
     await reader.acquire()
     await reader.acknowledge((0, 0, [ACCEPT]), (2, 2, [ACCEPT]))
     (topic,) = [
-        one for one in (await _offsets(house, all_topics=True)).topics if one.topic_name == TOPIC
+        one for one in (await offsets(house, all_topics=True)).topics if one.topic_name == TOPIC
     ]
     first = topic.partitions[0]
 
@@ -434,7 +434,7 @@ async def test_offsets_that_are_altered_while_nobody_leads_the_partition_are_kep
     await house.raise_leader_epoch(TOPIC, 0)
     await house.append(TOPIC, 0, [b"v"] * 4)
     await house.lose_leader(TOPIC, 0)
-    answer = await _alter(house, 3)
+    answer = await alter(house, 3)
     assert (answer.error_code, answer.responses[0].partitions[0].error_code) == (0, 0)
     await house.raise_leader_epoch(TOPIC, 0)
     a.epoch = 0
@@ -447,9 +447,9 @@ async def test_offsets_are_altered_while_nobody_is_in_the_group(house: House) ->
     a = Beating(house, "a")
     await a.beat()
     await house.append(TOPIC, 0, [b"v"] * 5)
-    assert (await _alter(house, 2)).error_code == ErrorCode.NON_EMPTY_GROUP
+    assert (await alter(house, 2)).error_code == ErrorCode.NON_EMPTY_GROUP
     await a.beat(member_epoch=-1)
-    answer = await _alter(house, 2)
+    answer = await alter(house, 2)
     assert (answer.error_code, answer.responses[0].partitions[0].error_code) == (0, 0)
     a.epoch = 0
     await a.beat()
@@ -457,13 +457,13 @@ async def test_offsets_are_altered_while_nobody_is_in_the_group(house: House) ->
     assert await Member(house, "a").acquire() == [(2, 4, 1)]
     await a.beat(member_epoch=-1)
     for partition, topic in ((9, TOPIC), (0, "nothing")):
-        part = (await _alter(house, 0, partition, topic)).responses[0].partitions[0]
+        part = (await alter(house, 0, partition, topic)).responses[0].partitions[0]
         assert part.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.parametrize(("topic", "times"), [(TOPIC, 1), ("nothing", 0)])
 async def test_a_reset_is_told_where_there_is_one(house: House, topic: str, times: int) -> None:
-    await _alter(house, 2, topic=topic)
+    await alter(house, 2, topic=topic)
     told = [one["event"] for one in house.rooms.groups.history.told_of(GROUP)]
 
     assert told.count("group_offset_reset") == times
@@ -472,32 +472,32 @@ async def test_a_reset_is_told_where_there_is_one(house: House, topic: str, time
 async def test_offsets_are_deleted_while_nobody_is_in_the_group(house: House) -> None:
     a = Beating(house, "a")
     await a.beat()
-    assert (await _delete_offsets(house)).error_code == ErrorCode.NON_EMPTY_GROUP
+    assert (await delete_offsets(house)).error_code == ErrorCode.NON_EMPTY_GROUP
     await a.beat(member_epoch=-1)
-    assert (await _delete_offsets(house)).responses[0].error_code == 0
+    assert (await delete_offsets(house)).responses[0].error_code == 0
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    (again,) = (await _delete_offsets(house)).responses
+    (again,) = (await delete_offsets(house)).responses
     assert (again.error_code, again.topic_id) == (unknown, ZERO_UUID)
-    assert (await _delete_offsets(house, "nothing")).responses[0].error_code == unknown
-    assert (await _offsets(house, all_topics=True)).topics == []
+    assert (await delete_offsets(house, "nothing")).responses[0].error_code == unknown
+    assert (await offsets(house, all_topics=True)).topics == []
 
 
 async def test_unknown_groups_have_no_offsets(house: House) -> None:
     unknown = ErrorCode.GROUP_ID_NOT_FOUND
 
-    described = await _offsets(house, all_topics=True)
+    described = await offsets(house, all_topics=True)
     assert (described.error_code, described.topics) == (0, [])
-    (topic,) = (await _offsets(house)).topics
+    (topic,) = (await offsets(house)).topics
     found = [(one.error_code, one.start_offset) for one in topic.partitions]
     assert found == [(0, -1)] * 2, "nothing has made the topic of the states yet"
-    assert (await _delete_offsets(house)).error_code == unknown
+    assert (await delete_offsets(house)).error_code == unknown
 
 
 async def test_a_group_may_be_told_where_to_begin_before_it_is_there(house: House) -> None:
     await house.append(TOPIC, 0, [b"v"] * 5)
-    assert (await _alter(house, 2)).error_code == 0
-    first = (await _offsets(house)).topics[0].partitions[0]
+    assert (await alter(house, 2)).error_code == 0
+    first = (await offsets(house)).topics[0].partitions[0]
     assert (first.start_offset, first.lag) == (2, 3)
     described = await _describe(house)
     assert described.group_state == "Empty"
@@ -511,9 +511,9 @@ async def test_a_group_may_be_told_where_to_begin_before_it_is_there(house: Hous
 async def test_a_negative_start_is_the_log_start(house: House, start: int) -> None:
     """As Apache Kafka 4.3.1 takes it, but for -1."""
     await house.append(TOPIC, 0, [b"v"] * 5)
-    answer = await _alter(house, start)
+    answer = await alter(house, start)
     assert (answer.error_code, answer.responses[0].partitions[0].error_code) == (0, 0)
-    first = (await _offsets(house)).topics[0].partitions[0]
+    first = (await offsets(house)).topics[0].partitions[0]
     assert (first.start_offset, first.lag) == (start, min(5 - start, 2**63 - 1))
     await Beating(house, "a").beat()
 
@@ -523,11 +523,11 @@ async def test_a_negative_start_is_the_log_start(house: House, start: int) -> No
 async def test_the_lag_of_a_start_that_the_log_has_yet_to_reach_is_below_0(house: House) -> None:
     """As Apache Kafka 4.3.1 shows it."""
     await house.append(TOPIC, 0, [b"v"] * 5)
-    await _alter(house, 8)
-    first = (await _offsets(house)).topics[0].partitions[0]
+    await alter(house, 8)
+    first = (await offsets(house)).topics[0].partitions[0]
     assert (first.start_offset, first.lag) == (8, -3)
-    await _alter(house, 2**63 - 1)
-    first = (await _offsets(house)).topics[0].partitions[0]
+    await alter(house, 2**63 - 1)
+    first = (await offsets(house)).topics[0].partitions[0]
     assert (first.start_offset, first.lag) == (2**63 - 1, 5 - (2**63 - 1))
 
 
@@ -545,8 +545,8 @@ async def test_offsets_of_a_group_without_a_name_cannot_be_changed(house: House)
 
 async def test_a_start_of_minus_one_is_where_the_settings_say(house: House) -> None:
     await house.append(TOPIC, 0, [b"v"] * 5)
-    await _alter(house, -1)
-    first = (await _offsets(house)).topics[0].partitions[0]
+    await alter(house, -1)
+    first = (await offsets(house)).topics[0].partitions[0]
     assert (first.start_offset, first.lag) == (-1, -1)
     await Beating(house, "a").beat()
     a = Member(house, "a")
@@ -623,7 +623,7 @@ async def test_a_deleted_topic_is_forgotten(house: House) -> None:
     await a.beat()
     await ask(house, DeleteTopicsRequest(topic_names=[TOPIC]), 5)
 
-    assert (await _offsets(house, all_topics=True)).topics == []
+    assert (await offsets(house, all_topics=True)).topics == []
     await a.beat()
     assert (await _describe(house)).members[0].assignment.topic_partitions == []
 
@@ -635,7 +635,7 @@ async def test_a_cluster_may_serve_no_share_groups(house: House) -> None:
 
     assert (await Beating(house, "a").beat()).error_code == ErrorCode.UNSUPPORTED_VERSION
     assert (await _describe(house)).error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert (await _alter(house, 0)).error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert (await alter(house, 0)).error_code == ErrorCode.UNSUPPORTED_VERSION
     assert (await Member(house, "a").fetch()).error_code == ErrorCode.UNSUPPORTED_VERSION
 
 

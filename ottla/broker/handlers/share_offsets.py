@@ -79,9 +79,11 @@ async def handle_alter_share_group_offsets(
     """The group begins anew there: what was acknowledged behind that is forgotten."""
     rooms, group_id = session.rooms, request.group_id
     wanted: dict[str, dict[int, KafkaError | None]] = {}
+    ids: dict[str, bytes] = {}
     starts: dict[Place, int] = {}
     for topic in request.topics:
         image = rooms.image.topics.by_name.get(topic.topic_name)
+        ids[topic.topic_name] = ZERO_UUID if image is None else image.topic_id
         parts = wanted.setdefault(topic.topic_name, {})
         for part in topic.partitions:
             known = image is not None and part.partition_index in image.partitions
@@ -90,29 +92,17 @@ async def handle_alter_share_group_offsets(
                 starts[image.topic_id, part.partition_index] = part.start_offset
     try:
         _check_asked(rooms, group_id)
-        places = _places(starts)
-        begun = await asked(
-            rooms, group_id, partial(share_offsets.begin_alter, group_id=group_id, wanted=places)
-        )
-        if begun.error_code:
-            raise KafkaError(ErrorCode(begun.error_code), begun.error_message)
-        results = await initialize_states(rooms, group_id, starts, begun.state_epoch)
-        rooms.shares.drop_group(group_id, "its offsets were altered")
-        done, _ = succeeded(results)
-        await asked(
-            rooms, group_id, partial(share_offsets.finish_alter, group_id=group_id, done=done)
-        )
+        results = await _altered(rooms, group_id, starts)
     except KafkaError as error:
         return AlterShareGroupOffsetsResponse(
             error_code=int(error.code), error_message=error.message
         )
     response = AlterShareGroupOffsetsResponse()
     for name, refusals in wanted.items():
-        topic_id = _topic_id(rooms, name)
         altered: list[AlteredPartition] = []
-        response.responses.append(AlteredTopic(name, topic_id, altered))
+        response.responses.append(AlteredTopic(name, ids[name], altered))
         for index, refusal in refusals.items():
-            result = refusal or results.get((topic_id, index))
+            result = refusal or results.get((ids[name], index))
             altered.append(_with_error(AlteredPartition(index), result))
     return response
 
@@ -158,6 +148,24 @@ def _check_asked(rooms: Rooms, group_id: str) -> None:
     check_share_groups_served(rooms)
     if not group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "A group's id is not empty.")
+
+
+async def _altered(rooms: Rooms, group_id: str, starts: dict[Place, int]) -> dict[Place, Any]:
+    """What the share coordinator says of each. Raises KafkaError if none of them is altered."""
+    command = partial(share_offsets.begin_alter, group_id=group_id, wanted=_places(starts))
+    begun = await asked(rooms, group_id, command)
+    if begun.error_code:
+        raise KafkaError(ErrorCode(begun.error_code), begun.error_message)
+    finish = partial(share_offsets.finish_alter, group_id=group_id, begun=begun)
+    try:
+        results = await initialize_states(rooms, group_id, starts, begun.state_epoch)
+    except KafkaError:
+        await asked(rooms, group_id, partial(finish, done={}))
+        raise
+    rooms.shares.drop_group(group_id, "its offsets were altered")
+    done, _ = succeeded(results)
+    await asked(rooms, group_id, partial(finish, done=done))
+    return results
 
 
 async def _described(

@@ -120,7 +120,7 @@ def _beat(turn: Turn, caller: Caller, request: ShareGroupHeartbeatRequest) -> Be
     is_new = request.member_id not in group.members
     if after != before or is_new:
         turn.write(*group.member_record(after))
-        group = _registered(turn, request.group_id)
+        group = registered(turn, request.group_id)
     has_changed = before.subscribed_names != after.subscribed_names
     reason = None
     if is_new or has_changed:
@@ -160,7 +160,8 @@ def not_found(turn: Turn, group_id: str) -> str:
     return cut_message(f"Group {group_id} is not a share group.")
 
 
-def _registered(turn: Turn, group_id: str) -> ShareGroup:
+def registered(turn: Turn, group_id: str) -> ShareGroup:
+    """The group, which is there."""
     group = turn.shard.groups[group_id]
     assert isinstance(group, ShareGroup), group
     return group

@@ -49,7 +49,8 @@ def advance(
 def begin_initializing(turn: Turn, group: ShareGroup) -> Partitions:
     """The partitions that members want and that have no state yet are noted; who is to ask the
     share coordinator for them now. What was asked for and not answered is asked for again after
-    group.share.initialize.retry.interval.ms."""
+    group.share.initialize.retry.interval.ms, and not before: an admin may have asked, who said
+    where the group is to begin."""
     now_ms = turn.now.monotonic_ms
     retry_ms = turn.settings.share_retry_ms
     wanted: dict[bytes, frozenset[int]] = {}
@@ -62,15 +63,22 @@ def begin_initializing(turn: Turn, group: ShareGroup) -> Partitions:
             topic.topic_id, frozenset()
         )
         asked_ms = group.asked_ms.get(topic.topic_id)
-        is_new = missing - group.state_of.initializing.get(topic.topic_id, frozenset())
-        if missing and (is_new or asked_ms is None or now_ms - asked_ms >= retry_ms):
+        if asked_ms is not None and now_ms - asked_ms < retry_ms:
+            missing -= group.state_of.initializing.get(topic.topic_id, frozenset())
+        if missing:
             wanted[topic.topic_id] = missing
             names[topic.topic_id] = name
-            group.asked_ms[topic.topic_id] = now_ms
+    note_asked(turn, group, wanted)
     state_of = group.state_of.with_initializing(wanted, names)
     if state_of != group.state_of:
         turn.write(*group.state_record(state_of))
     return wanted
+
+
+def note_asked(turn: Turn, group: ShareGroup, topic_ids: Collection[bytes]) -> None:
+    """The share coordinator is being asked for these now."""
+    for topic_id in topic_ids:
+        group.asked_ms[topic_id] = turn.now.monotonic_ms
 
 
 def note_initialized(turn: Turn, group: ShareGroup, done: Partitions) -> None:
@@ -84,7 +92,7 @@ def note_initialized(turn: Turn, group: ShareGroup, done: Partitions) -> None:
 
 
 def note_not_initialized(group: ShareGroup, topic_ids: Collection[bytes]) -> None:
-    """The share coordinator could not be asked: the next heartbeat asks again."""
+    """The share coordinator could not be asked: the next heartbeat asks for what has no state."""
     for topic_id in topic_ids:
         group.asked_ms.pop(topic_id, None)
 

@@ -10,8 +10,12 @@ from typing import Any
 
 from ottla.broker.coordinator.group.assignors.simple import SIMPLE
 from ottla.broker.coordinator.group.share import Partitions, ShareGroup, ShareMember
-from ottla.broker.coordinator.group.share_heartbeat import not_found
-from ottla.broker.coordinator.group.share_members import note_initialized
+from ottla.broker.coordinator.group.share_heartbeat import not_found, registered
+from ottla.broker.coordinator.group.share_members import (
+    note_asked,
+    note_initialized,
+    note_not_initialized,
+)
 from ottla.broker.coordinator.group.topics import Topic
 from ottla.broker.coordinator.group.turn import Turn
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -22,12 +26,13 @@ Described = ShareGroupDescribeResponse.DescribedGroup
 
 @dataclass(slots=True)
 class Begun:
-    """The first part of a command: which partitions it concerns, and in which epoch of the group;
-    or why nothing of it is done."""
+    """The first part of a command: which partitions it concerns, which of them had a state before,
+    and in which epoch of the group; or why nothing of it is done."""
 
     error_code: int = 0
     error_message: str | None = None
     places: Partitions = field(default_factory=dict)
+    before: Partitions = field(default_factory=dict)
     state_epoch: int = 0
 
 
@@ -60,7 +65,7 @@ def initialized_places(turn: Turn, group_id: str) -> Begun:
 
 def begin_alter(turn: Turn, group_id: str, wanted: Mapping[bytes, frozenset[int]]) -> Begun:
     """These partitions of topics that exist are to begin somewhere else; a group that nobody has
-    heard of comes to be, as in Kafka."""
+    heard of comes to be, as in Kafka. Who joins meanwhile waits for `finish_alter`."""
     try:
         if group_id not in turn.shard.groups:
             group = ShareGroup(group_id)
@@ -70,23 +75,33 @@ def begin_alter(turn: Turn, group_id: str, wanted: Mapping[bytes, frozenset[int]
         return Begun(int(error.code), error.message)
     topics = [turn.shard.topics.of_id(topic_id) for topic_id in wanted]
     names = {topic.topic_id: topic.name for topic in topics if topic is not None}
-    state_of = group.state_of.with_initializing(wanted, names)
-    if state_of != group.state_of:
+    before = group.state_of
+    state_of = before.with_initializing(wanted, names)
+    if state_of != before:
         turn.write(*group.state_record(state_of))
     if wanted:
+        note_asked(turn, registered(turn, group_id), wanted)
         turn.tell(
             "group_offset_reset",
             group_id,
             "AlterShareGroupOffsets was asked for",
             topics=sorted(names.values()),
         )
-    return Begun(places=wanted, state_epoch=group.epoch)
+    had = {
+        topic_id: had
+        for topic_id, parts in wanted.items()
+        if (had := parts & before.initialized.get(topic_id, frozenset()))
+    }
+    return Begun(places=wanted, before=had, state_epoch=group.epoch)
 
 
-def finish_alter(turn: Turn, group_id: str, done: Partitions) -> Begun:
+def finish_alter(turn: Turn, group_id: str, begun: Begun, done: Partitions) -> Begun:
+    """These have their new start; the others have what they had, if that was anything."""
     group = turn.shard.groups.get(group_id)
     if isinstance(group, ShareGroup):
         note_initialized(turn, group, done)
+        note_initialized(turn, group, begun.before)
+        note_not_initialized(group, begun.places)
     return Begun(places=done)
 
 
