@@ -11,6 +11,7 @@ import pytest
 
 from ottla.broker.coordinator.group import share_offsets
 from ottla.broker.coordinator.group.coordinator import CONSUMER_OFFSETS
+from ottla.broker.coordinator.group.share import ShareGroup
 from ottla.broker.coordinator.placement import partition_for
 from ottla.broker.handlers.share_groups import asked, delete_states
 from ottla.protocol.api import SERVED, ApiKey
@@ -626,6 +627,24 @@ async def test_a_deleted_topic_is_forgotten(house: House) -> None:
     assert (await offsets(house, all_topics=True)).topics == []
     await a.beat()
     assert (await _describe(house)).members[0].assignment.topic_partitions == []
+
+
+async def test_a_topic_that_is_deleted_while_it_is_initialized_is_forgotten(house: House) -> None:
+    """In any turn of the loop. The topic of the states is there by then."""
+    await house.create("u")
+    await Beating(house, "b", ["u"]).beat()
+    id_before = topic_id(house)
+    for turns in range(8):
+        beating = asyncio.create_task(Beating(house, f"a{turns}").beat())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await ask(house, DeleteTopicsRequest(topic_names=[TOPIC]), 5)
+        await beating
+        group = house.rooms.groups.runner(GROUP)[1].groups[GROUP]
+        assert isinstance(group, ShareGroup)
+
+        assert id_before not in group.state_of.all_partitions, turns
+        id_before = await house.create(TOPIC)
 
 
 async def test_a_cluster_may_serve_no_share_groups(house: House) -> None:

@@ -68,9 +68,11 @@ class StateOf(NamedTuple):
         )
 
     def with_initialized(self, more: Partitions) -> StateOf:
+        """Those of them that still are to be: a topic may have gone meanwhile."""
+        left = _without(self.initializing, more)
         return self._replace(
-            initializing=_without(self.initializing, more),
-            initialized=_joined(self.initialized, more),
+            initializing=left,
+            initialized=_joined(self.initialized, _without(self.initializing, left)),
         )
 
     def without_topics(self, topic_ids: frozenset[bytes]) -> StateOf:
