@@ -14,7 +14,7 @@ from ottla.broker.coordinator.share.coordinator import SHARE_GROUP_STATE
 from ottla.broker.coordinator.share.state import SharePartitionKey
 from ottla.broker.metadata.image import MetadataImage
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages import groups
+from ottla.protocol.messages import groups, share_group
 from ottla.protocol.messages.topics import DeleteTopicsRequest
 from tests.coordinator.asking import ask
 from tests.handlers.rooms import NODE_ID, House
@@ -84,6 +84,19 @@ async def test_what_could_not_be_altered_is_as_it_was(house: House, is_known: bo
     assert await _start(house) == (3 if is_known else -1)
     acquired = await Member(house, "a").acquire(wait_ms=60_000 if is_known else 0)
     assert acquired == ([(3, 4, 1)] if is_known else [])
+
+
+async def test_a_topic_that_is_named_twice_is_described_twice(house: House) -> None:
+    await alter(house, 3)
+    await alter(house, 4, partition=1)
+    describe = share_group.DescribeShareGroupOffsetsRequest
+    topic = describe.DescribeShareGroupOffsetsRequestTopic
+    group = describe.DescribeShareGroupOffsetsRequestGroup
+    twice = group(GROUP, [topic(TOPIC, [0]), topic(TOPIC, [1])])
+    (described,) = (await ask(house, describe([twice]), 1)).groups
+
+    starts = [[part.start_offset for part in one.partitions] for one in described.topics]
+    assert starts == [[3], [4]]
 
 
 async def test_what_is_altered_while_its_topic_goes_is_answered_as_that_topic(

@@ -6,6 +6,7 @@ keeps. Whatever changes it asks that the group have no members, as in Kafka.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -186,9 +187,12 @@ async def _described(
     else:
         for one in asked_group.topics:
             wanted.append((one.topic_name, _topic_id(rooms, one.topic_name), one.partitions))
-    places = {
-        topic_id: frozenset(indexes) for _, topic_id, indexes in wanted if topic_id != ZERO_UUID
-    }
+    places = _places(
+        (topic_id, index)
+        for _, topic_id, indexes in wanted
+        if topic_id != ZERO_UUID
+        for index in indexes
+    )
 
     def summarize(
         runner: Runner[ShareShard], shard: ShareShard, key: SharePartitionKey, reply: Any
@@ -242,9 +246,9 @@ def _topic_id(rooms: Rooms, name: str) -> bytes:
     return ZERO_UUID if topic is None else topic.topic_id
 
 
-def _places(starts: dict[Place, int]) -> Partitions:
+def _places(each: Iterable[Place]) -> Partitions:
     places: dict[bytes, set[int]] = {}
-    for topic_id, index in starts:
+    for topic_id, index in each:
         places.setdefault(topic_id, set()).add(index)
     return {topic_id: frozenset(indexes) for topic_id, indexes in places.items()}
 
