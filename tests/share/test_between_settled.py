@@ -44,6 +44,19 @@ async def test_as_many_as_were_asked_for_come_from_between_those_that_are_settle
     ]
 
 
+async def test_no_more_come_of_those_that_were_delivered_often(house: House) -> None:
+    """They come alone, half of what they were, and yet not more than was asked for exactly."""
+    await begin(house)
+    await produce(house, 100)
+    a = Member(house, "a")
+    for _ in range(3):
+        await a.acquire()
+        await a.acknowledge((0, 99, [RELEASE]))
+
+    assert await a.acquire(records=10, exactly=True) == [(0, 9, 4)]
+    assert await a.acquire(records=100, exactly=True) == [(10, 59, 4)]
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_the_span_is_what_counting_offset_by_offset_says(seed: int) -> None:
     rng = random.Random(seed)

@@ -269,7 +269,7 @@ class Window:
             upto = min(run.last, last)
             if alone:
                 upto = min(upto, position + run.together_max - 1)
-            if not alone:
+            if wish.exactly or not alone:
                 upto = min(upto, _reach(found, position + left - 1, exactly=wish.exactly))
             if aborted is not None:
                 upto = min(upto, aborted.first - 1)
