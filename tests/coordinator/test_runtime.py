@@ -18,9 +18,11 @@ from ottla.broker.coordinator.outcome import (
     CoordinatorRecord,
     Counted,
     Outcome,
+    Reply,
 )
 from ottla.broker.coordinator.record_format import RecordFormat
 from ottla.broker.coordinator.records import GROUP_RECORDS
+from ottla.broker.coordinator.runtime import Runner
 from ottla.broker.log.file_slice import FileSlice
 from ottla.broker.log.log import Log
 from ottla.broker.log.reserves import OWN_BYTES_MIN, OwnRoom
@@ -104,20 +106,64 @@ async def test_a_commit_is_kept_as_long_as_can_be_said(house: House) -> None:
         assert await offset_of(again) == 5
 
 
-async def test_all_answers_of_what_no_record_has_room_for_are_refused(house: House) -> None:
-    class Kept:
-        def __init__(self) -> None:
-            self.responses: list[Any] = []
+class _Kept:
+    """Who waits for an answer."""
 
-        def complete(self, response: Any) -> None:
-            self.responses.append(response)
+    def __init__(self) -> None:
+        self.responses: list[Any] = []
 
-    runner, _ = house.rooms.groups.runner(GROUP)
-    later, now = Kept(), Kept()
+    def complete(self, response: Any) -> None:
+        self.responses.append(response)
+
+
+class _Broken:
+    def complete(self, _: Any) -> None:
+        raise ValueError("broken")
+
+
+def _written(runner: Runner[GroupShard], *replies: Reply, offset: int = 1) -> Outcome:
+    """A commit, and the answers that rest on it."""
     outcome = Outcome(runner.now())
-    value = OffsetCommitValue(offset=2**70)
+    value = OffsetCommitValue(offset=offset)
     outcome.records.append(CoordinatorRecord(OffsetCommitKey(GROUP, "t", 0), value))
-    outcome.answers.append(Answer(later, groups.HeartbeatResponse()))
+    outcome.answers += [Answer(reply, groups.HeartbeatResponse()) for reply in replies]
+    return outcome
+
+
+@pytest.mark.parametrize("offset", [1, 2**70])
+@pytest.mark.parametrize("is_refused", [True, False])
+async def test_an_answer_that_breaks_keeps_no_other(
+    house: House, offset: int, is_refused: bool
+) -> None:
+    """Written, refused by a full disk, or with a record that there is no room for in any."""
+    runner, _ = house.rooms.groups.runner(GROUP)
+    kept, due = _Kept(), asyncio.Event()
+    if is_refused:
+        house.disk.inject("pwrite", errno.ENOSPC, path=".log")
+    outcome = _written(runner, _Broken(), kept, _Broken(), offset=offset)
+    outcome.due.append(due.set)
+    loop = asyncio.get_running_loop()
+    broken: list[Any] = []
+    loop.set_exception_handler(lambda _, context: broken.append(context["exception"]))
+    try:
+        runner.perform(outcome)
+    except ValueError as error:
+        broken.append(error)
+    while not kept.responses or not broken:
+        await asyncio.sleep(0)
+    (response,) = kept.responses
+
+    assert [str(one) for one in broken] == ["broken"]
+    refused = ErrorCode.NOT_COORDINATOR if is_refused else ErrorCode.NONE
+    assert response.error_code == (refused if offset == 1 else ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert due.is_set() == (response.error_code == 0)
+    assert house.rooms.groups.runner(GROUP)[0] is runner, "it is at work"
+
+
+async def test_all_answers_of_what_no_record_has_room_for_are_refused(house: House) -> None:
+    runner, _ = house.rooms.groups.runner(GROUP)
+    later, now = _Kept(), _Kept()
+    outcome = _written(runner, later, offset=2**70)
     outcome.answers_now.append(Answer(now, groups.HeartbeatResponse()))
     runner.perform(outcome)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.log.file_slice import FileSlice
-from ottla.broker.share.batches import Headers, batches_in, narrowed
-from ottla.protocol.records.batch import stamp
+from ottla.broker.share.batches import CutShort, Headers, batches_in, narrowed
+from ottla.protocol.records.batch import HEADER_SIZE, stamp
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.record import Record
 from ottla.testing.disk import SimDisk
@@ -48,6 +48,15 @@ def test_a_whole_piece_keeps_what_is_known() -> None:
     part = narrowed(piece, placed, 2, 3)
     assert part.known == b""
     assert part.read() == content[placed[1].position - START :][: placed[1].size]
+
+
+def test_a_file_that_ends_within_a_header_is_told() -> None:
+    content = _batches(2)
+    for missing in range(len(content) // 2 - HEADER_SIZE + 1, len(content) // 2):
+        piece = _piece(b"", content)
+        piece.file.truncate(START + len(content) - missing)
+        with pytest.raises(CutShort):
+            batches_in(piece, first=0, span=100)
 
 
 def test_headers_are_touched_as_far_as_there_are_any() -> None:

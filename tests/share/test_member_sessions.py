@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import closing
+from typing import Any
 
 import pytest
 
+from ottla.broker.handlers import share_fetch
 from ottla.broker.handlers.answers import Pending
 from ottla.broker.handlers.share_acknowledge import handle_share_acknowledge
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import share_group
 from tests.handlers.rooms import House
-from tests.share.sharing import GROUP, Member, begin, produce, topic_id
+from tests.share.sharing import GROUP, TOPIC, Member, begin, produce, topic_id
 
 ACCEPT = 1
 
@@ -137,3 +140,54 @@ async def test_there_are_only_so_many_sessions() -> None:
         assert (await Member(house, "b").fetch()).error_code == reached
         assert (await Member(house, "b").fetch(wait_ms=5)).error_code == reached
         await Member(house, "a").acquire()
+
+
+@pytest.fixture
+async def acknowledging() -> AsyncIterator[tuple[Member, Member]]:
+    """Two members that hold a record each. One write takes what both say of theirs, and the first
+    of them finds another record behind its own."""
+    async with House({"share.coordinator.state.topic.num.partitions": "1"}) as house:
+        await begin(house)
+        a, b = Member(house, "a"), Member(house, "b")
+        await produce(house, 1, 1)
+        for member in (a, b):
+            await member.acquire(records=1)
+        await produce(house, 1)
+        yield a, b
+
+
+async def _both_acknowledge(members: tuple[Member, Member]) -> tuple[Any, Any]:
+    a, b = members
+    asked = a.fetch(acks=((0, 0, [ACCEPT]),), wait_ms=60_000), b.acknowledge((1, 1, [ACCEPT]))
+    first, second = await asyncio.gather(*asked, return_exceptions=True)
+    return first, second
+
+
+async def test_what_cannot_be_read_is_told_to_who_reads_it(
+    acknowledging: tuple[Member, Member],
+) -> None:
+    """A file that was cut within the header of a batch."""
+    house = acknowledging[0].house
+    led = house.rooms.replicas.get(TOPIC, 0)
+    assert led is not None
+    segment = led.log.segments.active
+    with closing(house.disk.open(segment.log_path)) as file:
+        file.truncate(segment.locate(2)[0] + 20)
+    fetched, acknowledged = await _both_acknowledge(acknowledging)
+    (part,) = fetched.responses[0].partitions
+
+    assert part.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert acknowledged.error_code == 0
+
+
+async def test_what_breaks_behind_an_acknowledgement_is_the_answer_of_one(
+    acknowledging: tuple[Member, Member], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ValueError("broken")
+
+    monkeypatch.setattr(share_fetch, "batches_in", broken)
+    fetched, acknowledged = await _both_acknowledge(acknowledging)
+
+    assert str(fetched) == "broken"
+    assert acknowledged.error_code == 0

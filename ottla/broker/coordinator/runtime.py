@@ -23,6 +23,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from enum import Enum
+from functools import partial
 from struct import error as StructError
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -222,10 +223,7 @@ class Runner(Generic[S]):
             if self._gathered is not None:
                 self._append_gathered()
         _add(self._coordinator.counted, part.counted)
-        for answer in part.answers:
-            answer.leave()
-        for what in part.due:
-            what()
+        _do_each([*(answer.leave for answer in part.answers), *part.due])
 
     def failed(self, part: _Append, code: ErrorCode) -> None:
         if not self.partition.online:
@@ -339,7 +337,7 @@ class Runner(Generic[S]):
                 last_offset = result.last_offset
         except KafkaError as error:
             # Whatever the log has against one of them, the others are to ask again.
-            self._refuse(part.answers, ErrorCode.NOT_COORDINATOR)
+            self._answers = part.answers
             self._was_refused = True
             self._start_again(error)
             return
@@ -362,8 +360,10 @@ class Runner(Generic[S]):
     def _unwritable(self, outcome: Outcome, error: Exception) -> None:
         """A record has no room for what a command has brought about. Who asked for it is not to
         ask for the same again, which would be the end of the next shard, too."""
-        self._refuse(outcome.answers + outcome.answers_now, ErrorCode.UNKNOWN_SERVER_ERROR)
-        self._start_again(error)
+        try:
+            self._refuse(outcome.answers + outcome.answers_now, ErrorCode.UNKNOWN_SERVER_ERROR)
+        finally:
+            self._start_again(error)
 
     def _start_again(self, error: Exception) -> None:
         """The shard knows what its log does not."""
@@ -373,9 +373,11 @@ class Runner(Generic[S]):
             partition=self.partition.index,
             error=str(error),
         )
-        self._throw_away(ErrorCode.NOT_COORDINATOR)
-        if self.partition.online:
-            self.start()
+        try:
+            self._throw_away(ErrorCode.NOT_COORDINATOR)
+        finally:
+            if self.partition.online:
+                self.start()
 
     def _throw_away(self, code: ErrorCode) -> None:
         shard, self.shard = self.shard, None
@@ -384,9 +386,8 @@ class Runner(Generic[S]):
         self._counted.clear()
         self._due = []
         answers, self._answers = self._answers, []
-        self._refuse(answers, ErrorCode.NOT_COORDINATOR)
         if self._append is not None:
-            self._refuse(self._append.answers, ErrorCode.NOT_COORDINATOR)
+            answers += self._append.answers
             self._append.answers = []
             self._append.due = []
             self._append = None
@@ -394,13 +395,18 @@ class Runner(Generic[S]):
             self._timer.cancel()
             self._timer = None
             self._timer_ms = None
-        if shard is not None:
-            for answer in shard.unloaded(self._coordinator.now()).answers:
-                answer.leave()
+        try:
+            self._refuse(answers, ErrorCode.NOT_COORDINATOR)
+        finally:
+            if shard is not None:
+                parting = shard.unloaded(self._coordinator.now()).answers
+                _do_each([answer.leave for answer in parting])
 
     def _refuse(self, answers: list[Answer], code: ErrorCode) -> None:
-        for answer in answers:
+        def refuse(answer: Answer) -> None:
             answer.reply.complete(self._coordinator.refuse(answer.response, code))
+
+        _do_each([partial(refuse, answer) for answer in answers])
 
     def _arm(self) -> None:
         if self.shard is None:
@@ -552,6 +558,18 @@ class Coordinator(Generic[S]):
         with ExitStack() as each:  # whatever goes wrong with one of them
             for runner in runners.values():
                 each.callback(runner.close)
+
+
+def _do_each(acts: list[Callable[[], None]]) -> None:
+    """In their order, whatever goes wrong with one of them; that is raised in the end."""
+    left = iter(acts)
+    try:
+        for act in left:
+            act()
+    finally:
+        with ExitStack() as each:
+            for act in reversed(list(left)):
+                each.callback(act)
 
 
 def _add(counted: dict[Counted, int], more: dict[Counted, int]) -> None:

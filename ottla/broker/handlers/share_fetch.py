@@ -227,10 +227,7 @@ class ShareFetch(Pending):
         if self._request.share_session_epoch == LAST_EPOCH and self._share_session.is_open:
             shares = self._session.rooms.shares
             shares.end_session(self._group_id, self._member_id, "the member closed it")
-        if self._share_session.is_open:  # else its group may have none, and has let go of them
-            self._find_all()
-        self._is_due = self._deadline_s <= self._loop.time()
-        self._look()
+        self.woken(self._begin)
 
     @property
     def of_several(self) -> bool:
@@ -255,6 +252,12 @@ class ShareFetch(Pending):
         self._leave()
 
     # inside
+
+    def _begin(self) -> None:
+        if self._share_session.is_open:  # else its group may have none, and has let go of them
+            self._find_all()
+        self._is_due = self._deadline_s <= self._loop.time()
+        self._look()
 
     def _look(self) -> None:
         parts = self._attempt(must_have=0 if self._is_due else self._min_bytes)

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import closing, suppress
 from struct import Struct
-from struct import error as StructError
 from typing import NamedTuple
 
 from ottla.broker.log.file_slice import FileSlice
@@ -31,6 +30,10 @@ _OFFSET_AND_LENGTH = Struct(">qi")
 _LAST_OFFSET_DELTA = Struct(">23xi")
 
 
+class CutShort(OSError):
+    """The file ends within the header of a batch that is known to be there."""
+
+
 class Placed(NamedTuple):
     """One whole batch; `position` is in its file."""
 
@@ -50,7 +53,7 @@ class Headers(NamedTuple):
     def touch(self) -> None:
         """By a descriptor of its own. The log may be cut meanwhile, in the middle of a header."""
         piece = self.piece
-        with closing(self.disk.open(piece.file.path)) as file, suppress(StructError):
+        with closing(self.disk.open(piece.file.path)) as file, suppress(CutShort):
             apart = FileSlice(file, piece.position, piece.size)
             batches_in(apart, first=self.first, span=self.span)
 
@@ -66,8 +69,8 @@ def batches_in(
     """The whole batches of a piece, until they reach over so many offsets from `first` on.
 
     `aborted` are the (producer id, first offset) of the transactions that came to nothing and have
-    records there. The first batch may begin before `first`. Raises OSError, and what `read` raises,
-    by which its file is read if it is given.
+    records there. The first batch may begin before `first`. Raises OSError, CutShort for one, and
+    what `read` raises, by which its file is read if it is given.
     """
     read = read or piece.file.pread
     transactions = sorted(aborted, key=_by_offset)
@@ -81,8 +84,8 @@ def batches_in(
         if min(position + HEADER_SIZE, end) > chunk_at + len(chunk):
             chunk = read(min(ahead, end - position), position)
             chunk_at = position
-            if len(chunk) <= MAGIC_POSITION:
-                break
+            if len(chunk) < min(HEADER_SIZE, end - position):
+                raise CutShort(f"{piece.file.path} ends within the batch at {position}")
         at = position - chunk_at
         base, length = _OFFSET_AND_LENGTH.unpack_from(chunk, at)
         size = length + LOG_OVERHEAD
