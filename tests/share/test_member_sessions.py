@@ -62,6 +62,22 @@ async def test_the_last_acknowledgement_closes_the_session(house: House) -> None
     assert (await a.acknowledge(epoch=-1)).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
 
 
+async def test_a_session_ends_though_nobody_hears_of_it(house: House) -> None:
+    """It is closed over a connection that goes before what is acknowledged is durable."""
+    await begin(house)
+    await produce(house, 2)
+    a = Member(house, "a")
+    await a.acquire()
+    request = a.fetch_request(acks=((0, 0, [ACCEPT]),), epoch=-1)
+    ending = share_fetch.handle_share_fetch(house.session, request, 2)
+    assert isinstance(ending, Pending)
+    assert ending.response is None
+    ending.abandoned = True
+    ending.on_abandoned()
+
+    assert await Member(house, "b").acquire(wait_ms=60_000, exactly=True) == [(1, 1, 2)]
+
+
 async def test_epochs_that_are_not_next_are_refused(house: House) -> None:
     await begin(house)
     a = Member(house, "a")
@@ -158,9 +174,11 @@ async def acknowledging() -> AsyncIterator[tuple[Member, Member]]:
 
 async def _both_acknowledge(members: tuple[Member, Member]) -> tuple[Any, Any]:
     a, b = members
-    asked = a.fetch(acks=((0, 0, [ACCEPT]),), wait_ms=60_000), b.acknowledge((1, 1, [ACCEPT]))
-    first, second = await asyncio.gather(*asked, return_exceptions=True)
-    return first, second
+    return await asyncio.gather(
+        a.fetch(acks=((0, 0, [ACCEPT]),), wait_ms=60_000),
+        b.acknowledge((1, 1, [ACCEPT])),
+        return_exceptions=True,
+    )
 
 
 async def test_what_cannot_be_read_is_told_to_who_reads_it(

@@ -221,12 +221,13 @@ class ShareFetch(Pending):
 
     def acknowledged(self, results: Results) -> None:
         """What was said of records is durable; now some are acquired."""
+        if self._request.share_session_epoch == LAST_EPOCH and self._share_session.is_open:
+            # Also where the connection is gone: the session may be another's.
+            shares = self._session.rooms.shares
+            shares.end_session(self._group_id, self._member_id, "the member closed it")
         if self.abandoned:
             return
         self._acknowledged = results
-        if self._request.share_session_epoch == LAST_EPOCH and self._share_session.is_open:
-            shares = self._session.rooms.shares
-            shares.end_session(self._group_id, self._member_id, "the member closed it")
         self.woken(self._begin)
 
     @property
