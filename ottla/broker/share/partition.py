@@ -304,8 +304,12 @@ class SharePartition:
             self._lapsed = lapsed
 
     def _wake(self) -> None:
-        for waiter in tuple(self.waiters):
-            waiter.advanced()
+        """Each who waits looks at all of its partitions: they are told only if something lies here
+        that may be acquired, and there is room for it."""
+        assert self.window is not None
+        if self.waiters and self.has_more and self.window.has_room(self.rules.limits):
+            for waiter in tuple(self.waiters):
+                waiter.advanced()
 
     def _arm(self) -> None:
         assert self.window is not None
