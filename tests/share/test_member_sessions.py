@@ -15,7 +15,7 @@ from ottla.broker.handlers.share_acknowledge import handle_share_acknowledge
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import share_group
 from tests.handlers.rooms import House
-from tests.share.sharing import GROUP, TOPIC, Member, begin, produce, topic_id
+from tests.share.sharing import GROUP, TOPIC, Member, acquired_of, begin, produce, topic_id
 
 ACCEPT = 1
 
@@ -209,3 +209,17 @@ async def test_what_breaks_behind_an_acknowledgement_is_the_answer_of_one(
 
     assert str(fetched) == "broken"
     assert acknowledged.error_code == 0
+
+
+async def test_where_clients_have_many_files_pinned_an_answer_is_of_one_partition(
+    house: House,
+) -> None:
+    await begin(house, partitions=2)
+    for index in (0, 1):
+        await produce(house, 4, partition=index)
+    house.disk.held_max = 0
+    a = Member(house, "a")
+    answers = [await a.fetch(partitions=(0, 1)) for _ in range(2)]
+
+    gave = [[index for index in (0, 1) if acquired_of(answer, index)] for answer in answers]
+    assert sorted(gave) == [[0], [1]]
