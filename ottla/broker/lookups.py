@@ -16,10 +16,11 @@ import asyncio
 from asyncio import Future
 from collections.abc import Awaitable, Callable
 from functools import partial
-from time import perf_counter, sleep
+from time import perf_counter
 
 from ottla.broker.log.first_touch import FirstReads, FirstTouches
 from ottla.broker.log.time_search import BatchSearch, Steps, TimedOffset
+from ottla.broker.pauses import Pauses
 from ottla.protocol.errors import KafkaError
 
 TURN_S = 0.001
@@ -27,12 +28,6 @@ TURN_S = 0.001
 WORKERS_MAX = 2
 """Half of the broker's: readers of cold data and the metadata log need some, and each look-up may
 hold what a batch has when it is decompressed."""
-
-AT_A_STRETCH_S = 0.0005
-PAUSE_S = 0.00005
-"""A worker that has gone through records for so long pauses at the end of a piece of its batch
-(64 KiB, up to two milliseconds): else the loop would have the interpreter back after
-sys.getswitchinterval(), 5 ms, each time that it waits for it."""
 
 InWorker = Callable[[Callable[[], TimedOffset | None]], "Future[TimedOffset | None]"]
 Outcome = TimedOffset | KafkaError | OSError | None
@@ -69,7 +64,7 @@ class Lookups:
     async def _run(self, search: BatchSearch | FirstTouches) -> Outcome:
         await self._workers.acquire()
         try:
-            running = self._in_worker(partial(search.run_apart, _Pauses().give_way))
+            running = self._in_worker(partial(search.run_apart, Pauses().give_way))
         except RuntimeError:  # no thread can be started, or the broker has stopped
             self._workers.release()
             if isinstance(search, FirstTouches):
@@ -122,18 +117,6 @@ class _Lookup:
         if isinstance(self.outcome, KafkaError | OSError):
             return self._steps.throw(self.outcome)
         return self._steps.send(self.outcome)
-
-
-class _Pauses:
-    """Of one search in a worker."""
-
-    def __init__(self) -> None:
-        self._since_s = perf_counter()
-
-    def give_way(self) -> None:
-        if perf_counter() - self._since_s >= AT_A_STRETCH_S:
-            sleep(PAUSE_S)
-            self._since_s = perf_counter()
 
 
 def _outcome_of(search: BatchSearch) -> Outcome:

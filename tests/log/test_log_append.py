@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -22,7 +23,7 @@ from ottla.protocol.records.batch import (
 )
 from ottla.protocol.records.builder import assemble, build_batch, encode_record
 from ottla.protocol.records.compression import compress
-from ottla.protocol.records.record import Record, iterate_records
+from ottla.protocol.records.record import PIECE_RECORDS, Record, iterate_records
 from tests.log.logs import NOW, append, batch, flush, headers_of, new_disk, open_log, read_all
 
 HOUR_MS = 3_600_000
@@ -297,6 +298,23 @@ def test_prepare_numbers_the_records_that_it_packs_anew(
         one._replace(offset=1 + index, headers=tuple(one.headers))
         for index, one in enumerate(records)
     ]
+
+
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize(("deltas", "walks"), [(range(1000), 1), (range(999, -1, -1), 2)])
+def test_prepare_gives_way_all_along_its_walks(
+    deltas: Sequence[int], walks: int, alone: bool
+) -> None:
+    """One looks at the keys, and one more numbers records anew where that has to be."""
+    records = [Record(0, NOW, b"k", b"v")] * len(deltas)
+    block = b"".join(encode_record(delta, 0, key=b"k", value=b"v", headers=()) for delta in deltas)
+    sent = memoryview(assemble(read_header(build_batch(records, codec=2)), compress(2, block)))
+    ways: list[None] = []
+    new_log(LogConfig(compression_type="gzip")).prepare(
+        sent, now_ms=NOW, alone=alone, give_way=lambda: ways.append(None)
+    )
+
+    assert len(ways) == walks * -(-len(deltas) // PIECE_RECORDS)
 
 
 def test_prepare_refuses_what_an_append_would() -> None:

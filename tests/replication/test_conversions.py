@@ -12,6 +12,7 @@ import pytest
 
 from ottla.broker.log.validation import LargeBatch
 from ottla.broker.replication.conversions import ConversionQueue, LargeTurns
+from ottla.protocol.records.record import GiveWay
 
 
 class Workers(Executor):
@@ -45,7 +46,7 @@ class Large:
         self.result = result
         self.ran_alone = False
 
-    def __call__(self, *, alone: bool) -> bytearray:
+    def __call__(self, *, alone: bool, give_way: GiveWay) -> bytearray:
         if not alone:
             raise LargeBatch
         self.ran_alone = True
@@ -54,7 +55,7 @@ class Large:
         return bytearray(self.result)
 
 
-def small(*, alone: bool) -> bytearray:
+def small(*, alone: bool, give_way: GiveWay) -> bytearray:
     assert not alone
     return bytearray(b"small")
 
@@ -83,8 +84,8 @@ class Seen:
 
 async def test_those_that_are_not_large_run_side_by_side_and_come_in_order() -> None:
     seen = Seen()
-    seen.convert(lambda *, alone: bytearray(b"1"))
-    seen.convert(lambda *, alone: bytearray(b"2"))
+    seen.convert(lambda *, alone, give_way: bytearray(b"1"))
+    seen.convert(lambda *, alone, give_way: bytearray(b"2"))
     assert len(seen.workers.submitted) == 2
 
     await seen.workers.run(1)

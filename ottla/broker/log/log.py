@@ -41,6 +41,7 @@ from ottla.protocol.records.batch import (
     set_log_append_time,
     stamp,
 )
+from ottla.protocol.records.record import GiveWay
 
 # Who reads a log has its upper ends from here, too.
 __all__ = ["UPPER_HIGH_WATERMARK", "UPPER_LAST_STABLE", "UPPER_LOG_END", "Log"]
@@ -91,14 +92,21 @@ class Log(TrimmableLog):
         """Whether a client's batch must pass `prepare` before it is appended."""
         return self._rules.needs_conversion(records)
 
-    def prepare(self, records: memoryview, *, now_ms: int, alone: bool = False) -> bytearray:
+    def prepare(
+        self,
+        records: memoryview,
+        *,
+        now_ms: int,
+        alone: bool = False,
+        give_way: GiveWay | None = None,
+    ) -> bytearray:
         """The batch to be appended in place of a client's. Slow, thread-safe: for a worker.
 
-        Raises KafkaError as an append would; LargeBatch if it has to be said to be `alone`, which
-        one conversion of a broker may be at a time.
+        `give_way` is called every few records. Raises KafkaError as an append would; LargeBatch if
+        it has to be said to be `alone`, which one conversion of a broker may be at a time.
         """
         try:
-            return self._rules.prepare(records, now_ms, alone=alone)
+            return self._rules.prepare(records, now_ms, alone=alone, give_way=give_way)
         except RefusedBatch as refused:
             self._tell_start(refused)
             raise

@@ -44,7 +44,7 @@ from ottla.protocol.records.batch import (
     BatchHeader,
 )
 from ottla.protocol.records.crc import Buffer, crc32c
-from ottla.protocol.records.record import RECORDS_SIZE_MAX
+from ottla.protocol.records.record import PIECE_RECORDS, RECORDS_SIZE_MAX, GiveWay
 
 if TYPE_CHECKING:
     from mmap import mmap
@@ -195,12 +195,19 @@ class Rules:
             return True
         return self.compacted and (codec != 0 or size > IN_PLACE_BYTES_MAX)
 
-    def prepare(self, records: memoryview, now_ms: int, *, alone: bool = False) -> bytearray:
+    def prepare(
+        self,
+        records: memoryview,
+        now_ms: int,
+        *,
+        alone: bool = False,
+        give_way: GiveWay | None = None,
+    ) -> bytearray:
         """The batch as it is to be appended: its keys checked, its records in the topic's codec.
 
         Reads every record, so what only that can show is refused here. Thread-safe, and slow.
         LargeBatch for one of which no more than one is to be in memory, unless it is said to be
-        `alone`.
+        `alone`. `give_way` is called every few records.
         """
         from ottla.protocol.records.batch import read_header
         from ottla.protocol.records.record import payload_of
@@ -213,30 +220,42 @@ class Rules:
             packed = records[HEADER_SIZE:]
             plain, size = decompress_into_map(header.codec, packed, limit=RECORDS_SIZE_MAX)
             with plain:
-                is_numbered = self._check_keys(header, plain, size)
+                is_numbered = self._check_keys(header, plain, size, give_way)
                 with memoryview(plain) as whole, whole[:size] as block:
-                    return self._packed(records, header, block, is_numbered=is_numbered)
+                    return self._packed(records, header, block, give_way, is_numbered=is_numbered)
         try:
             payload = payload_of(records, header, limit=LARGE_BYTES)
         except KafkaError as error:
             if error.code is ErrorCode.MESSAGE_TOO_LARGE:
                 raise LargeBatch from None
             raise
-        is_numbered = self._check_keys(header, payload, len(payload))
-        return self._packed(records, header, payload, is_numbered=is_numbered)
+        is_numbered = self._check_keys(header, payload, len(payload), give_way)
+        return self._packed(records, header, payload, give_way, is_numbered=is_numbered)
 
     def _packed(
-        self, records: memoryview, header: BatchHeader, block: Buffer, *, is_numbered: bool
+        self,
+        records: memoryview,
+        header: BatchHeader,
+        block: Buffer,
+        give_way: GiveWay | None,
+        *,
+        is_numbered: bool,
     ) -> bytearray:
         from ottla.protocol.records.recompress import recompress, renumbered
 
         if self.codec is None or header.codec == self.codec:
             return bytearray(records)
         if not is_numbered:
-            block = renumbered(block)
+            block = renumbered(block, give_way=give_way)
         return recompress(records, self.codec, self.compression_level, block=block)
 
-    def _check_keys(self, header: BatchHeader, block: bytes | mmap, size: int) -> bool:
+    def _check_keys(
+        self,
+        header: BatchHeader,
+        block: bytes | mmap,
+        size: int,
+        give_way: GiveWay | None = None,
+    ) -> bool:
         """Reads all records; refuses those of a compacted topic that have no key. Whether their
         offsets are 0, 1, 2 and so on."""
         text = (
@@ -247,6 +266,8 @@ class Rules:
         count = 0
         is_numbered = True
         for index, record in enumerate(_records_of(header, block, size)):
+            if give_way is not None and not index % PIECE_RECORDS:
+                give_way()
             if record.offset != index:
                 is_numbered = False
             if record.key is None and self.compacted:

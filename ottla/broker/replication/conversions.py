@@ -15,14 +15,17 @@ from functools import partial
 from typing import Protocol
 
 from ottla.broker.log.validation import LargeBatch
+from ottla.broker.pauses import Pauses
+from ottla.protocol.records.record import GiveWay
 
 Converted = Callable[[bytearray | memoryview | BaseException], None]
 
 
 class Work(Protocol):
-    """Converts a batch. Raises LargeBatch if it has to be the only large one, and is not."""
+    """Converts a batch. Raises LargeBatch if it has to be the only large one, and is not.
+    `give_way` is to be called between records."""
 
-    def __call__(self, *, alone: bool) -> bytearray | memoryview: ...
+    def __call__(self, *, alone: bool, give_way: GiveWay) -> bytearray | memoryview: ...
 
 
 class _Waiting:
@@ -87,7 +90,7 @@ class ConversionQueue:
 
         def tried(outcome: bytearray | memoryview | BaseException) -> None:
             if isinstance(outcome, LargeBatch):
-                self._large.take(lambda: self._run(partial(work, alone=True), done_alone))
+                self._large.take(lambda: self._run(work, done_alone, alone=True))
             else:
                 done(outcome)
 
@@ -99,11 +102,14 @@ class ConversionQueue:
             item.records = outcome
             self._drain()
 
-        self._run(partial(work, alone=False), tried)
+        self._run(work, tried, alone=False)
 
-    def _run(self, work: Callable[[], bytearray | memoryview], done: Converted) -> None:
+    def _run(self, work: Work, done: Converted, *, alone: bool) -> None:
+        give_way = Pauses().give_way
         try:
-            future = self._loop.run_in_executor(self._workers, work)
+            future = self._loop.run_in_executor(
+                self._workers, partial(work, alone=alone, give_way=give_way)
+            )
         except RuntimeError as error:  # the broker has stopped
             self._loop.call_soon(done, error)
             return

@@ -6,7 +6,12 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import CONTROL, TIMESTAMP_TYPE, TRANSACTIONAL, read_header
 from ottla.protocol.records.builder import assemble
 from ottla.protocol.records.crc import Buffer
-from ottla.protocol.records.record import RECORDS_SIZE_MAX, payload_of
+from ottla.protocol.records.record import (
+    PIECE_RECORDS,
+    RECORDS_SIZE_MAX,
+    GiveWay,
+    payload_of,
+)
 from ottla.protocol.records.varint import encode_varint, read_varint, read_varlong
 
 
@@ -35,16 +40,21 @@ def recompress(
     return assemble(header._replace(attributes=attributes), compress(codec, block, level))
 
 
-def renumbered(block: Buffer, *, limit: int = RECORDS_SIZE_MAX) -> bytearray:
+def renumbered(
+    block: Buffer, *, limit: int = RECORDS_SIZE_MAX, give_way: GiveWay | None = None
+) -> bytearray:
     """The records of a block with the offset deltas 0, 1, 2 and so on, as Kafka writes them anew.
 
-    They are known to agree with their own lengths. CPU-heavy: not for the event loop. Raises
-    MESSAGE_TOO_LARGE above the limit: larger deltas may take more bytes.
+    They are known to agree with their own lengths. CPU-heavy: not for the event loop; `give_way` is
+    called every few records. Raises MESSAGE_TOO_LARGE above the limit: larger deltas may take more
+    bytes.
     """
     view = memoryview(block)
     numbered = bytearray()
     position = index = 0
     while position < len(view):
+        if give_way is not None and not index % PIECE_RECORDS:
+            give_way()
         length, start = read_varint(view, position)
         end = start + length
         _, delta_start = read_varlong(view, start + 1)
