@@ -86,8 +86,9 @@ from ottla.protocol.wire import uuid_text
 
 STOP_GRACE_S = 0.5
 """A stop waits this long for requests that are being answered."""
-WORKER_THREADS = 4
-"""For cold reads, recompression and checkpoints, all of which wait or release the GIL."""
+WORKER_THREADS = 6
+"""Two for conversions and two for look-ups, which may take seconds, at most; so cold reads, the
+metadata log and checkpoints find two that are soon free."""
 UNMADE_INTERVAL_MS = 5000
 """How often a partition is tried again for which its disk had no room."""
 MS_PER_S = 1000

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from ottla.broker.log.validation import LargeBatch
-from ottla.broker.replication.conversions import ConversionQueue, LargeTurns
+from ottla.broker.replication.conversions import AT_ONCE_MAX, ConversionQueue, ConversionTurns
 from ottla.protocol.records.record import GiveWay
 
 
@@ -28,6 +28,9 @@ class Workers(Executor):
         future: Future[Any] = Future()
         self.submitted.append((future, work))
         return future
+
+    def count_alone(self) -> int:
+        return sum(cast("partial[Any]", work).keywords["alone"] for _, work in self.submitted)
 
     async def run(self, index: int = 0) -> None:
         future, work = self.submitted.pop(index)
@@ -64,13 +67,13 @@ class Seen:
     """Queues of several partitions on the same workers, and what they gave to whom."""
 
     def __init__(self, partitions: int = 1) -> None:
+        loop = asyncio.get_running_loop()
         self.workers = Workers()
-        self.turns = LargeTurns()
+        self.turns = ConversionTurns(loop, self.workers)
         self.given: list[tuple[int, object]] = []
         self.emptied: list[int] = []
-        loop = asyncio.get_running_loop()
         self.queues = [
-            ConversionQueue(loop, self.workers, self.turns, partial(self.emptied.append, number))
+            ConversionQueue(loop, self.turns, partial(self.emptied.append, number))
             for number in range(partitions)
         ]
 
@@ -94,21 +97,33 @@ async def test_those_that_are_not_large_run_side_by_side_and_come_in_order() -> 
     assert (seen.given, seen.emptied) == ([(0, b"1"), (0, b"2")], [0])
 
 
+async def test_a_few_are_under_way_at_a_time_whoever_has_more_to_do() -> None:
+    """Others need the workers, too, and would stand behind all that one producer has sent."""
+    seen = Seen(partitions=3)
+    for number in range(10):
+        seen.convert(small, 0)
+        if number == 5:
+            seen.convert(small, 1)
+            seen.convert(small, 2)
+    while seen.workers.submitted:
+        assert len(seen.workers.submitted) <= AT_ONCE_MAX
+        await seen.workers.run()
+
+    partitions = [partition for partition, _ in seen.given]
+    assert len(partitions) == 12
+    assert set(partitions[AT_ONCE_MAX : AT_ONCE_MAX + 3]) == {0, 1, 2}
+
+
 async def test_one_large_one_is_under_way_at_a_time() -> None:
     seen = Seen(partitions=3)
     works = [Large(b"%d" % number) for number in range(3)]
     for partition, work in enumerate(works):
         seen.convert(work, partition)
-    for _ in works:
-        await seen.workers.run()  # each finds out that it is large
+    while seen.workers.submitted:
+        assert seen.workers.count_alone() <= 1
+        await seen.workers.run(-1)  # first of all those that find out that they are large
 
-    for number, work in enumerate(works):
-        assert len(seen.workers.submitted) == 1
-        await seen.workers.run()
-        assert work.ran_alone
-        assert seen.given[-1] == (number, b"%d" % number)
-    assert seen.workers.submitted == []
-
+    assert sorted(seen.given) == [(0, b"0"), (1, b"1"), (2, b"2")]
     seen.convert(last := Large())  # the turn was given back
     await seen.workers.run()
     await seen.workers.run()
@@ -116,17 +131,22 @@ async def test_one_large_one_is_under_way_at_a_time() -> None:
 
 
 async def test_a_large_one_does_not_stop_others_and_keeps_its_place() -> None:
+    """Of its own partition none begins: what is converted would have to be kept until then."""
     seen = Seen(partitions=2)
     seen.convert(Large(), 0)
-    seen.convert(small, 0)
-    seen.convert(small, 1)
     await seen.workers.run()
-    await seen.workers.run()
-    await seen.workers.run()
-    assert seen.given == [(1, b"small")]
+    assert seen.workers.count_alone() == 1
+    for _ in range(3):
+        seen.convert(small, 0)
+        seen.convert(small, 1)
+    for _ in range(3):
+        await seen.workers.run(1)
+    assert seen.given == [(1, b"small")] * 3
+    assert len(seen.workers.submitted) == 1
 
-    await seen.workers.run()
-    assert seen.given[1:] == [(0, b"large"), (0, b"small")]
+    while seen.workers.submitted:
+        await seen.workers.run()
+    assert seen.given[3:] == [(0, b"large"), *[(0, b"small")] * 3]
 
 
 @pytest.mark.parametrize("failure", [ValueError("bad"), RuntimeError("worse")])
@@ -134,7 +154,7 @@ async def test_one_that_fails_gives_its_turn_to_the_next(failure: Exception) -> 
     seen = Seen(partitions=2)
     seen.convert(Large(failure), 0)
     seen.convert(Large(), 1)
-    for _ in range(4):
+    while seen.workers.submitted:
         await seen.workers.run()
 
     assert seen.given == [(0, failure), (1, b"large")]
@@ -145,13 +165,11 @@ async def test_who_waits_while_the_workers_are_stopped_is_told() -> None:
     seen = Seen(partitions=count)
     for partition in range(count):
         seen.convert(Large(), partition)
-    for _ in range(count):
-        await seen.workers.run()
     seen.workers.has_stopped = True
-    await seen.workers.run()
+    while seen.workers.submitted:
+        await seen.workers.run()
     while len(seen.given) < count:
         await asyncio.sleep(0)
 
-    assert seen.given[0] == (0, b"large")
-    assert [index for index, _ in seen.given] == list(range(count))
-    assert {type(error) for _, error in seen.given[1:]} == {RuntimeError}
+    assert sorted(index for index, _ in seen.given) == list(range(count))
+    assert {type(error) for _, error in seen.given} == {RuntimeError}

@@ -166,7 +166,7 @@ def test_records_that_are_converted_are_in_their_transaction(is_newer: bool, cod
         answers = await asyncio.gather(*(ask(house, one, version) for one in requests))
         assert [codes_of(answer) for answer in answers] == [[0]] * 4
         held = Held()
-        house._workers = house.rooms.replicas._workers = held
+        house._workers = house.rooms.replicas.conversions.workers = held
         late = producer.writing("zipped", 0, b"late", codec=codec)
         writing = asyncio.ensure_future(ask(house, late, version))
         await asyncio.sleep(0)

@@ -1,8 +1,10 @@
 """Appends of one partition that wait for work off the loop (recompression, a look at the keys).
 
 While the queue is not empty, every later append of its partition joins it, so that the log sees
-batches in the order in which they came. What a batch holds is found out when it is decompressed: a
-large one is given up and begun again when no other large one is under way.
+batches in the order in which they came. The work is a worker's, who is not for it alone: of all
+partitions together AT_ONCE_MAX batches are under way, and the partitions take turns. What a batch
+holds is found out when it is decompressed: a large one is given up and begun again when no other
+large one is under way, and until then its partition has no other turn.
 """
 
 from __future__ import annotations
@@ -18,6 +20,10 @@ from ottla.broker.log.validation import LargeBatch
 from ottla.broker.pauses import Pauses
 from ottla.protocol.records.record import GiveWay
 
+AT_ONCE_MAX = 2
+"""Of the broker's workers: what each is busy with may take seconds, and readers of cold data, the
+metadata log and look-ups need some."""
+
 Converted = Callable[[bytearray | memoryview | BaseException], None]
 
 
@@ -29,102 +35,128 @@ class Work(Protocol):
 
 
 class _Waiting:
-    __slots__ = ("reached", "records", "then")
+    __slots__ = ("is_large", "reached", "records", "then", "work")
 
-    def __init__(self, then: Converted, records: bytearray | memoryview | None) -> None:
+    def __init__(
+        self,
+        then: Converted,
+        *,
+        work: Work | None = None,
+        records: bytearray | memoryview | None = None,
+    ) -> None:
         self.then = then
+        self.work = work
+        self.is_large = False
         # Called once when it is the first in the queue, of one that holds the others back.
         self.reached: Callable[[], None] | None = None
         self.records: bytearray | memoryview | BaseException | None = records
 
 
-class LargeTurns:
-    """Lets one large conversion of a broker begin when the one before has ended."""
+class ConversionTurns:
+    """Which conversions of a broker are under way. One for all partitions."""
 
-    __slots__ = ("_is_taken", "_waiting")
-
-    def __init__(self) -> None:
-        self._is_taken = False
-        self._waiting: deque[Callable[[], None]] = deque()
+    def __init__(self, loop: asyncio.AbstractEventLoop, workers: Executor) -> None:
+        self.workers = workers
+        self._loop = loop
+        self._running = 0
+        self._has_large = False
+        # Whose turn it is next, of those that have something to begin; apart if that is large.
+        self._ready: dict[ConversionQueue, None] = {}
+        self._large: dict[ConversionQueue, None] = {}
 
     def __repr__(self) -> str:
-        return f"<LargeTurns waiting={len(self._waiting)}>"
+        waiting = len(self._ready) + len(self._large)
+        return f"<ConversionTurns running={self._running} waiting={waiting}>"
 
-    def take(self, begin: Callable[[], None]) -> None:
-        """Calls `begin`, now or later; it is followed by `leave`."""
-        if self._is_taken:
-            self._waiting.append(begin)
-        else:
-            self._is_taken = True
-            begin()
+    def line_up(self, queue: ConversionQueue) -> None:
+        """Gives a queue its turn, if it has something to begin."""
+        self._place(queue)
+        self._begin()
 
-    def leave(self) -> None:
-        if self._waiting:
-            self._waiting.popleft()()
+    def _place(self, queue: ConversionQueue) -> None:
+        if queue.unbegun and not queue.has_large:
+            (self._large if queue.unbegun[0].is_large else self._ready)[queue] = None
+
+    def _begin(self) -> None:
+        while self._running < AT_ONCE_MAX:
+            line = self._large if self._large and not self._has_large else self._ready
+            if not line:
+                return
+            queue = next(iter(line))
+            del line[queue]
+            self._run(queue, queue.unbegun.popleft())
+            self._place(queue)
+
+    def _run(self, queue: ConversionQueue, item: _Waiting) -> None:
+        assert item.work is not None
+        alone = item.is_large
+        self._running += 1
+        if alone:
+            self._has_large = queue.has_large = True
+
+        def done(outcome: bytearray | memoryview | BaseException) -> None:
+            self._running -= 1
+            if alone:
+                self._has_large = queue.has_large = False
+            is_found_large = isinstance(outcome, LargeBatch) and not alone
+            if is_found_large:
+                item.is_large = True
+                queue.unbegun.appendleft(item)
+                self._ready.pop(queue, None)
+            self.line_up(queue)
+            if not is_found_large:
+                queue.converted(item, outcome)
+
+        work = partial(item.work, alone=alone, give_way=Pauses().give_way)
+        try:
+            future = self._loop.run_in_executor(self.workers, work)
+        except RuntimeError as error:  # the broker has stopped
+            self._loop.call_soon(done, error)
         else:
-            self._is_taken = False
+            future.add_done_callback(lambda finished: done(_outcome_of(finished)))
 
 
 class ConversionQueue:
     """`on_empty` runs when nothing waits any more; appends may go straight to the log again."""
 
-    __slots__ = ("_items", "_large", "_loop", "_on_empty", "_workers")
+    __slots__ = ("_items", "_loop", "_on_empty", "_turns", "has_large", "unbegun")
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        workers: Executor,
-        large: LargeTurns,
+        turns: ConversionTurns,
         on_empty: Callable[[], None],
     ) -> None:
         self._loop = loop
-        self._large = large
-        self._workers = workers
+        self._turns = turns
         self._on_empty = on_empty
         self._items: deque[_Waiting] = deque()
+        self.unbegun: deque[_Waiting] = deque()
+        self.has_large = False
+        """Whether one of them is under way alone."""
 
     def convert(self, work: Work, then: Converted) -> None:
         """Runs `work` in a worker; `then` gets what it returned or raised, in the queue's order."""
-        item = _Waiting(then, None)
+        item = _Waiting(then, work=work)
         self._items.append(item)
+        self.unbegun.append(item)
+        self._turns.line_up(self)
 
-        def tried(outcome: bytearray | memoryview | BaseException) -> None:
-            if isinstance(outcome, LargeBatch):
-                self._large.take(lambda: self._run(work, done_alone, alone=True))
-            else:
-                done(outcome)
-
-        def done_alone(outcome: bytearray | memoryview | BaseException) -> None:
-            self._large.leave()
-            done(outcome)
-
-        def done(outcome: bytearray | memoryview | BaseException) -> None:
-            item.records = outcome
-            self._drain()
-
-        self._run(work, tried, alone=False)
-
-    def _run(self, work: Work, done: Converted, *, alone: bool) -> None:
-        give_way = Pauses().give_way
-        try:
-            future = self._loop.run_in_executor(
-                self._workers, partial(work, alone=alone, give_way=give_way)
-            )
-        except RuntimeError as error:  # the broker has stopped
-            self._loop.call_soon(done, error)
-            return
-        future.add_done_callback(lambda finished: done(_outcome_of(finished)))
+    def converted(self, item: _Waiting, outcome: bytearray | memoryview | BaseException) -> None:
+        item.records = outcome
+        item.work = None
+        self._drain()
 
     def follow(self, records: bytearray | memoryview, then: Converted) -> None:
         """Queues an append that needs no work of its own. `records` must be the caller's copy."""
-        self._items.append(_Waiting(then, records))
+        self._items.append(_Waiting(then, records=records))
 
     def hold(self, reached: Callable[[], None]) -> Callable[[], None]:
         """Keeps what comes later waiting until what this returns is called.
 
         `reached` hears, perhaps before this returns, that all before it are through.
         """
-        item = _Waiting(lambda records: None, None)
+        item = _Waiting(lambda records: None)
         item.reached = reached
         self._items.append(item)
 

@@ -22,7 +22,12 @@ from ottla.broker.log.flush import FlushTicket
 from ottla.broker.log.log import Log
 from ottla.broker.log.reserves import OwnRoom
 from ottla.broker.ports import Clock, Events
-from ottla.broker.replication.conversions import ConversionQueue, Converted, LargeTurns, Work
+from ottla.broker.replication.conversions import (
+    ConversionQueue,
+    ConversionTurns,
+    Converted,
+    Work,
+)
 from ottla.broker.replication.syncs import Job, SyncPool
 from ottla.broker.replication.waiters import CommitListener, CommitWaiter, FetchWaiter
 from ottla.broker.telemetry.metrics import SECONDS, Histogram
@@ -97,7 +102,7 @@ class Replicas:
         self._clock = clock
         self._events = events
         self._workers = workers
-        self._large = LargeTurns()
+        self.conversions = ConversionTurns(loop, workers)
         self._on_disk_failed = on_disk_failed
         self._on_fatal = on_fatal
         self._by_name: dict[str, dict[int, Partition]] = {}
@@ -378,7 +383,7 @@ class Replicas:
             def emptied() -> None:
                 partition.conversions = None
 
-            queue = ConversionQueue(self._loop, self._workers, self._large, emptied)
+            queue = ConversionQueue(self._loop, self.conversions, emptied)
             partition.conversions = queue
         return queue
 
