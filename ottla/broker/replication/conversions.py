@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
+from time import perf_counter
 from typing import Protocol
 
 from ottla.broker.log.validation import LargeBatch
@@ -23,6 +24,8 @@ from ottla.protocol.records.record import GiveWay
 AT_ONCE_MAX = 2
 """Of the broker's workers: what each is busy with may take seconds, and readers of cold data, the
 metadata log and look-ups need some."""
+TURN_S = 0.001
+"""One more append may begin so long after the first one of its turn."""
 
 Converted = Callable[[bytearray | memoryview | BaseException], None]
 
@@ -53,10 +56,17 @@ class _Waiting:
 
 
 class ConversionTurns:
-    """Which conversions of a broker are under way. One for all partitions."""
+    """Which conversions of a broker are under way; one for all its partitions. `clock` gives
+    seconds."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, workers: Executor) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        workers: Executor,
+        clock: Callable[[], float] = perf_counter,
+    ) -> None:
         self.workers = workers
+        self.clock = clock
         self._loop = loop
         self._running = 0
         self._has_large = False
@@ -119,7 +129,7 @@ class ConversionTurns:
 class ConversionQueue:
     """`on_empty` runs when nothing waits any more; appends may go straight to the log again."""
 
-    __slots__ = ("_items", "_loop", "_on_empty", "_turns", "has_large", "unbegun")
+    __slots__ = ("_is_due", "_items", "_loop", "_on_empty", "_turns", "has_large", "unbegun")
 
     def __init__(
         self,
@@ -130,6 +140,7 @@ class ConversionQueue:
         self._loop = loop
         self._turns = turns
         self._on_empty = on_empty
+        self._is_due = False
         self._items: deque[_Waiting] = deque()
         self.unbegun: deque[_Waiting] = deque()
         self.has_large = False
@@ -174,20 +185,31 @@ class ConversionQueue:
             reached()
 
     def _drain(self) -> None:
-        items = self._items
+        """Appends what is through; in turns of the loop, if it is much."""
+        if self._is_due:
+            return
+        items, clock = self._items, self._turns.clock
+        until_s = clock() + TURN_S
         try:
             while items and items[0].records is not None:
                 item = items.popleft()
                 assert item.records is not None
                 item.then(item.records)
+                if clock() >= until_s:
+                    break
         finally:
             # Whatever one of them raised, those behind it must not wait for good.
             if not items:
                 self._on_empty()
             elif items[0].records is not None:
-                self._loop.call_soon(self._drain)
+                self._is_due = True
+                self._loop.call_soon(self._drain_on)
             else:
                 self._tell_reached()
+
+    def _drain_on(self) -> None:
+        self._is_due = False
+        self._drain()
 
 
 def _outcome_of(

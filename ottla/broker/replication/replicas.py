@@ -381,7 +381,8 @@ class Replicas:
         if queue is None:
 
             def emptied() -> None:
-                partition.conversions = None
+                if partition.conversions is queue:
+                    partition.conversions = None
 
             queue = ConversionQueue(self._loop, self.conversions, emptied)
             partition.conversions = queue
