@@ -17,6 +17,7 @@ from ottla.broker.replication.conversions import (
     ConversionQueue,
     ConversionTurns,
 )
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.record import GiveWay
 
 
@@ -222,3 +223,28 @@ async def test_a_queue_that_goes_on_behind_a_broken_append_is_emptied_once() -> 
 
 def _break(records: object) -> None:
     raise ValueError("broken")
+
+
+async def test_a_close_waits_for_those_under_way_and_ends_all_others() -> None:
+    seen = Seen(partitions=2)
+    seen.convert(Large(), 1)
+    await seen.workers.run()
+    for _ in range(3):
+        seen.convert(small, 0)
+        seen.convert(small, 1)
+    closing = asyncio.ensure_future(seen.turns.close())
+    await asyncio.sleep(0)
+    assert len(seen.workers.submitted) == 2
+    assert not closing.done()
+    while seen.workers.submitted:
+        assert not closing.done()
+        await seen.workers.run()
+    await closing
+    seen.convert(small, 0)
+
+    ends = {one: [given for at, given in seen.given if at == one] for one in (0, 1)}
+    assert (ends[0][0], ends[1][0]) == (b"small", b"large")
+    refused = [error for one in (0, 1) for error in ends[one][1:]]
+    assert {cast(KafkaError, error).code for error in refused} == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    assert len(refused) == 6
+    assert set(seen.emptied) == {0, 1}

@@ -19,6 +19,7 @@ from typing import Protocol
 
 from ottla.broker.log.validation import LargeBatch
 from ottla.broker.pauses import Pauses
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.record import GiveWay
 
 AT_ONCE_MAX = 2
@@ -69,6 +70,7 @@ class ConversionTurns:
         self.clock = clock
         self._loop = loop
         self._running = 0
+        self._closing: asyncio.Future[None] | None = None
         self._has_large = False
         # Whose turn it is next, of those that have something to begin; apart if that is large.
         self._ready: dict[ConversionQueue, None] = {}
@@ -80,8 +82,27 @@ class ConversionTurns:
 
     def line_up(self, queue: ConversionQueue) -> None:
         """Gives a queue its turn, if it has something to begin."""
+        if self._closing is not None:
+            queue.refuse_unbegun()
+            return
         self._place(queue)
         self._begin()
+
+    async def close(self) -> None:
+        """Returns when no worker is busy with a conversion, and begins none any more: it ends with
+        NOT_LEADER_OR_FOLLOWER."""
+        if self._closing is None:
+            self._closing = self._loop.create_future()
+            for queue in (*self._ready, *self._large):
+                queue.refuse_unbegun()
+            self._ready.clear()
+            self._large.clear()
+            self._end_closing()
+        await self._closing
+
+    def _end_closing(self) -> None:
+        if self._closing is not None and not self._running and not self._closing.done():
+            self._closing.set_result(None)
 
     def _place(self, queue: ConversionQueue) -> None:
         if queue.unbegun and not queue.has_large:
@@ -113,9 +134,12 @@ class ConversionTurns:
                 item.is_large = True
                 queue.unbegun.appendleft(item)
                 self._ready.pop(queue, None)
-            self.line_up(queue)
-            if not is_found_large:
-                queue.converted(item, outcome)
+            try:
+                self.line_up(queue)
+            finally:
+                if not is_found_large:
+                    queue.converted(item, outcome)
+                self._end_closing()
 
         work = partial(item.work, alone=alone, give_way=Pauses().give_way)
         try:
@@ -156,6 +180,12 @@ class ConversionQueue:
     def converted(self, item: _Waiting, outcome: bytearray | memoryview | BaseException) -> None:
         item.records = outcome
         item.work = None
+        self._drain()
+
+    def refuse_unbegun(self) -> None:
+        """The broker stops."""
+        while self.unbegun:
+            self.unbegun.popleft().records = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._drain()
 
     def follow(self, records: bytearray | memoryview, then: Converted) -> None:

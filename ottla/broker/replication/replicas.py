@@ -178,6 +178,8 @@ class Replicas:
         The batch may be answered when `log.visible_end > result.last_offset`; else the caller
         waits with `await_commit`.
         """
+        if self._closed:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = partition.log
         if self._short and partition.syncs in self._short:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -202,6 +204,8 @@ class Replicas:
 
     def append_internal(self, partition: Partition, records: memoryview) -> AppendResult:
         """The same for a batch that the broker itself has made, whose contents are not judged."""
+        if self._closed:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = partition.log
         own_room = self._short.get(partition.syncs)
         if own_room is not None and not own_room.take(len(records)):
@@ -355,11 +359,13 @@ class Replicas:
             self._interrupt(partition)
 
     async def close(self) -> None:
-        """Waits for the syncs under way, begins no more, and ends the sync threads.
+        """Waits for the conversions and the syncs under way, begins no more, and ends the sync
+        threads. Nothing is appended from now on.
 
         The logs are closed by their manager, which syncs what is left.
         """
         self._closed = True
+        await self.conversions.close()
         await asyncio.gather(*(pool.close(self._workers) for pool in self._pools.values()))
 
     # inside
