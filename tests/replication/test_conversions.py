@@ -11,11 +11,13 @@ from typing import Any, cast
 import pytest
 
 from ottla.broker.log.validation import LargeBatch
+from ottla.broker.replication import conversions
 from ottla.broker.replication.conversions import (
     AT_ONCE_MAX,
     TURN_S,
     ConversionQueue,
     ConversionTurns,
+    Drop,
 )
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.record import GiveWay
@@ -84,12 +86,12 @@ class Seen:
             for number in range(partitions)
         ]
 
-    def convert(self, work: Any, partition: int = 0) -> None:
+    def convert(self, work: Any, partition: int = 0, size_bytes: int = 100) -> Drop:
         def then(converted: object) -> None:
             shown = converted if isinstance(converted, Exception) else bytes(converted)  # type: ignore[call-overload]
             self.given.append((partition, shown))
 
-        self.queues[partition].convert(work, then)
+        return self.queues[partition].convert(work, size_bytes, then)
 
 
 async def test_those_that_are_not_large_run_side_by_side_and_come_in_order() -> None:
@@ -248,3 +250,98 @@ async def test_a_close_waits_for_those_under_way_and_ends_all_others() -> None:
     assert {cast(KafkaError, error).code for error in refused} == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
     assert len(refused) == 6
     assert set(seen.emptied) == {0, 1}
+
+
+async def test_what_nobody_waits_for_is_dropped_wherever_it_is() -> None:
+    """Under way, converted, not begun, or only behind others: none of it is appended."""
+    seen = Seen()
+    release = seen.queues[0].hold(lambda: None)
+    drops = [seen.convert(small) for _ in range(4)]
+    await seen.workers.run()
+    drops.append(seen.queues[0].follow(bytearray(50), _break))
+    kept = seen.convert(lambda *, alone, give_way: bytearray(b"kept"))
+    for drop in drops:
+        drop()
+        drop()
+    await asyncio.sleep(0)
+    assert seen.given == []
+    while seen.workers.submitted:
+        await seen.workers.run()
+    release()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    kept()
+
+    assert seen.given == [(0, b"kept")]
+    assert seen.emptied == [0]
+    assert not seen.turns._waiting_bytes
+
+
+async def test_a_drop_lets_nobody_pass_in_the_same_turn() -> None:
+    """What came behind it by the same connection is dropped next, and must not be in a log without
+    what came before it."""
+    seen = Seen()
+    first = seen.convert(small)
+    second = seen.convert(small)
+    await seen.workers.run(1)
+    first()
+    second()
+    while seen.workers.submitted:
+        await seen.workers.run()
+
+    assert seen.given == []
+    assert seen.emptied == [0]
+
+
+async def test_an_append_that_drops_what_is_behind_it_empties_the_queue_once() -> None:
+    """As one that is refused where nobody asked for an answer: its connection ends."""
+    seen = Seen()
+    release = seen.queues[0].hold(lambda: None)
+    seen.queues[0].follow(bytearray(), lambda records: drop())
+    drop = seen.queues[0].follow(bytearray(), _break)
+    release()
+    await asyncio.sleep(0)
+
+    assert seen.emptied == [0]
+
+
+async def test_a_large_one_that_is_dropped_gives_its_turn_away() -> None:
+    seen = Seen(partitions=3)
+    drops = [seen.convert(Large(b"%d" % partition), partition) for partition in range(3)]
+    await seen.workers.run()
+    await seen.workers.run(0)
+    for _ in range(2):
+        drops[1]()
+        drops[2]()
+        await seen.workers.run()
+    while seen.workers.submitted:
+        await seen.workers.run()
+    seen.convert(Large(b"behind"), 1)
+    while seen.workers.submitted:
+        await seen.workers.run()
+
+    assert seen.given == [(0, b"0"), (1, b"behind")]
+
+
+async def test_where_many_results_wait_only_the_first_of_a_partition_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its own is appended at once, but that of another may wait for long, and be larger."""
+    monkeypatch.setattr(conversions, "RESULT_BYTES_MAX", 1000)
+    seen = Seen(partitions=2)
+    for _ in range(6):
+        seen.convert(lambda *, alone, give_way: bytearray(900))
+    for _ in range(3):
+        await seen.workers.run(1)
+    assert len(seen.workers.submitted) == 1
+    seen.convert(small, 1)
+    seen.convert(small, 1)
+    await seen.workers.run(1)
+    await seen.workers.run(1)
+    assert seen.given == [(1, b"small")] * 2
+    assert len(seen.workers.submitted) == 1
+
+    while seen.workers.submitted:
+        await seen.workers.run()
+    assert [partition for partition, _ in seen.given] == [1] * 2 + [0] * 6
+    assert (seen.turns._waiting_bytes, seen.turns._result_bytes) == (0, 0)

@@ -26,6 +26,10 @@ class CloseConnection(Exception):
 
 NO_ANSWER = NoAnswer()
 
+WHOLE_LINE_BYTES = 1 << 40
+"""To be added to the `held_bytes` of an answer whose connection is not to be read from meanwhile:
+more than it may have waiting."""
+
 
 class Line(Protocol):
     def answered(self, answer: Pending) -> None: ...

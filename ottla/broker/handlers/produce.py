@@ -11,11 +11,18 @@ from functools import partial
 
 from ottla.broker.coordinator.transaction.shard import Asker
 from ottla.broker.handlers import transactional
-from ottla.broker.handlers.answers import NO_ANSWER, CloseConnection, NoAnswer, Pending
+from ottla.broker.handlers.answers import (
+    NO_ANSWER,
+    WHOLE_LINE_BYTES,
+    CloseConnection,
+    NoAnswer,
+    Pending,
+)
 from ottla.broker.handlers.context import Rooms, Session
 from ottla.broker.handlers.partitions import absence
 from ottla.broker.handlers.topic_names import INTERNAL_TOPICS
 from ottla.broker.handlers.transactional import Admission
+from ottla.broker.replication.conversions import Drop
 from ottla.broker.replication.replicas import Partition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -38,13 +45,14 @@ TOPIC_IDS_SINCE_VERSION = 13
 class ProduceAnswer(Pending):
     """A Produce answer that waits for some of its partitions. Made when the first one has to."""
 
-    __slots__ = ("is_silent", "waiting", "whole")
+    __slots__ = ("drops", "is_silent", "waiting", "whole")
 
     def __init__(self, whole: ProduceResponse, acks: int) -> None:
         super().__init__()
         self.whole = whole
         self.is_silent = acks == 0
         self.waiting = 0
+        self.drops: list[Drop] = []
 
     def committed(self, part: PartResponse) -> None:
         """One part of the answer is ready. `line` is None while the request is being served."""
@@ -57,6 +65,13 @@ class ProduceAnswer(Pending):
             self.complete(NO_ANSWER)
         else:
             self.line.refused(self, CloseConnection(error))
+
+    def on_abandoned(self) -> None:
+        """What is not in a log yet never comes there: a producer that still wants it sends it
+        again, and its memory is somebody else's now."""
+        for drop in self.drops:
+            drop()
+        self.drops.clear()
 
     def failed(self, part: PartResponse, code: ErrorCode) -> None:
         refuse(part, code)
@@ -282,16 +297,22 @@ def _write_later(
     part: PartResponse,
     asker: Asker | None,
 ) -> None:
-    """Appends behind work off the loop. The frame's buffer is reused, so the batch is copied."""
+    """Appends behind work off the loop. The frame's buffer is reused, so the batch is copied. Where
+    enough waits already, its connection is not read from before it is answered."""
+    answer = append.answer
+    if answer.abandoned:  # while it was asked whether the batch is in its transaction
+        return
     own = bytearray(records)
     log = partition.log
     work = None
     if log.needs_conversion(memoryview(own)):
         now_ms = append.rooms.clock.wall_ms()
         work = partial(log.prepare, memoryview(own), now_ms=now_ms)
-    answer = append.answer
+    replicas = append.rooms.replicas
     answer.waiting += 1
     answer.held_bytes += len(own)
+    if replicas.conversions.is_full:
+        answer.held_bytes += WHOLE_LINE_BYTES
 
     def then(converted: bytearray | memoryview | BaseException) -> None:
         try:
@@ -310,7 +331,7 @@ def _write_later(
             raise
         answer.committed(part)
 
-    append.rooms.replicas.convert(partition, work, own, then)
+    answer.drops.append(replicas.convert(partition, work, own, then))
 
 
 def _without_answer(response: ProduceResponse) -> NoAnswer:

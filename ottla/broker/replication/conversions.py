@@ -5,6 +5,10 @@ batches in the order in which they came. The work is a worker's, who is not for 
 partitions together AT_ONCE_MAX batches are under way, and the partitions take turns. What a batch
 holds is found out when it is decompressed: a large one is given up and begun again when no other
 large one is under way, and until then its partition has no other turn.
+
+What all of it keeps in memory is counted. Above a bound whoever asks for more is not read from; and
+where many results wait behind others, of each partition only the first begins, which is appended at
+once. An append that nobody waits for any more is dropped, however far it is: it was never answered.
 """
 
 from __future__ import annotations
@@ -25,10 +29,16 @@ from ottla.protocol.records.record import GiveWay
 AT_ONCE_MAX = 2
 """Of the broker's workers: what each is busy with may take seconds, and readers of cold data, the
 metadata log and look-ups need some."""
+WAITING_BYTES_MAX = 64 * 1024 * 1024
+"""Of a broker: some seconds of work. Each connection adds the request that it sends meanwhile."""
+RESULT_BYTES_MAX = 16 * 1024 * 1024
+"""Of those, what is converted and waits for others. It may be a thousand times what came."""
 TURN_S = 0.001
 """One more append may begin so long after the first one of its turn."""
 
-Converted = Callable[[bytearray | memoryview | BaseException], None]
+Outcome = bytearray | memoryview | BaseException
+Converted = Callable[[Outcome], None]
+Drop = Callable[[], None]
 
 
 class Work(Protocol):
@@ -39,7 +49,7 @@ class Work(Protocol):
 
 
 class _Waiting:
-    __slots__ = ("is_large", "reached", "records", "then", "work")
+    __slots__ = ("is_large", "is_result", "reached", "records", "size_bytes", "then", "work")
 
     def __init__(
         self,
@@ -50,10 +60,12 @@ class _Waiting:
     ) -> None:
         self.then = then
         self.work = work
+        self.size_bytes = 0
         self.is_large = False
+        self.is_result = False
         # Called once when it is the first in the queue, of one that holds the others back.
         self.reached: Callable[[], None] | None = None
-        self.records: bytearray | memoryview | BaseException | None = records
+        self.records: Outcome | None = records
 
 
 class ConversionTurns:
@@ -72,13 +84,30 @@ class ConversionTurns:
         self._running = 0
         self._closing: asyncio.Future[None] | None = None
         self._has_large = False
+        self._waiting_bytes = 0
+        self._result_bytes = 0
         # Whose turn it is next, of those that have something to begin; apart if that is large.
         self._ready: dict[ConversionQueue, None] = {}
         self._large: dict[ConversionQueue, None] = {}
 
     def __repr__(self) -> str:
         waiting = len(self._ready) + len(self._large)
-        return f"<ConversionTurns running={self._running} waiting={waiting}>"
+        return (
+            f"<ConversionTurns running={self._running} waiting={waiting}"
+            f" bytes={self._waiting_bytes}>"
+        )
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much waits that nobody should add to it."""
+        return self._waiting_bytes >= WAITING_BYTES_MAX
+
+    def count(self, item: _Waiting, size_bytes: int, *, is_result: bool = False) -> None:
+        """What an item keeps in memory from now on."""
+        self._waiting_bytes += size_bytes - item.size_bytes
+        self._result_bytes += size_bytes * is_result - item.size_bytes * item.is_result
+        assert self._waiting_bytes >= self._result_bytes >= 0, self
+        item.size_bytes, item.is_result = size_bytes, is_result
 
     def line_up(self, queue: ConversionQueue) -> None:
         """Gives a queue its turn, if it has something to begin."""
@@ -105,8 +134,9 @@ class ConversionTurns:
             self._closing.set_result(None)
 
     def _place(self, queue: ConversionQueue) -> None:
-        if queue.unbegun and not queue.has_large:
-            (self._large if queue.unbegun[0].is_large else self._ready)[queue] = None
+        item = queue.next_unbegun()
+        if item is not None and not queue.has_large:
+            (self._large if item.is_large else self._ready)[queue] = None
 
     def _begin(self) -> None:
         while self._running < AT_ONCE_MAX:
@@ -115,17 +145,23 @@ class ConversionTurns:
                 return
             queue = next(iter(line))
             del line[queue]
-            self._run(queue, queue.unbegun.popleft())
+            item = queue.next_unbegun()
+            has_many = self._result_bytes >= RESULT_BYTES_MAX
+            if item is None or (has_many and not queue.is_first(item)):
+                continue  # it is lined up again when its first is through
+            queue.unbegun.popleft()
+            self._run(queue, item)
             self._place(queue)
 
     def _run(self, queue: ConversionQueue, item: _Waiting) -> None:
         assert item.work is not None
         alone = item.is_large
+        assert not (alone and self._has_large), self
         self._running += 1
         if alone:
             self._has_large = queue.has_large = True
 
-        def done(outcome: bytearray | memoryview | BaseException) -> None:
+        def done(outcome: Outcome) -> None:
             self._running -= 1
             if alone:
                 self._has_large = queue.has_large = False
@@ -170,27 +206,65 @@ class ConversionQueue:
         self.has_large = False
         """Whether one of them is under way alone."""
 
-    def convert(self, work: Work, then: Converted) -> None:
-        """Runs `work` in a worker; `then` gets what it returned or raised, in the queue's order."""
+    def convert(self, work: Work, size_bytes: int, then: Converted) -> Drop:
+        """Runs `work` in a worker; `then` gets what it returned or raised, in the queue's order.
+
+        It keeps `size_bytes` until then. What this returns drops it: `then` is not called any
+        more, and nobody else's in the same turn.
+        """
         item = _Waiting(then, work=work)
-        self._items.append(item)
+        self._add(item, size_bytes)
         self.unbegun.append(item)
         self._turns.line_up(self)
+        return partial(self._drop, item)
 
-    def converted(self, item: _Waiting, outcome: bytearray | memoryview | BaseException) -> None:
+    def follow(self, records: bytearray | memoryview, then: Converted) -> Drop:
+        """The same for an append that needs no work of its own. `records` must be the caller's
+        copy."""
+        item = _Waiting(then, records=records)
+        self._add(item, len(records))
+        return partial(self._drop, item)
+
+    def _add(self, item: _Waiting, size_bytes: int) -> None:
+        self._turns.count(item, size_bytes)
+        self._items.append(item)
+
+    def _drop(self, item: _Waiting) -> None:
+        if item.then is _is_through:
+            return
+        item.then = _is_through
+        item.work = None
+        item.records = bytearray()
+        self._turns.count(item, 0)
+        # Not now: those behind it may be the next to be dropped.
+        self._drain_soon()
+
+    def next_unbegun(self) -> _Waiting | None:
+        while self.unbegun and self.unbegun[0].work is None:  # dropped
+            self.unbegun.popleft()
+        return self.unbegun[0] if self.unbegun else None
+
+    def is_first(self, item: _Waiting) -> bool:
+        return self._items[0] is item
+
+    def converted(self, item: _Waiting, outcome: Outcome) -> None:
+        if item.then is _is_through:
+            return
         item.records = outcome
         item.work = None
+        size_bytes = 0 if isinstance(outcome, BaseException) else len(outcome)
+        self._turns.count(item, size_bytes, is_result=True)
         self._drain()
 
     def refuse_unbegun(self) -> None:
         """The broker stops."""
-        while self.unbegun:
-            self.unbegun.popleft().records = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if self.next_unbegun() is None:
+            return
+        while (item := self.next_unbegun()) is not None:
+            self.unbegun.popleft()
+            item.records = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self._turns.count(item, 0)
         self._drain()
-
-    def follow(self, records: bytearray | memoryview, then: Converted) -> None:
-        """Queues an append that needs no work of its own. `records` must be the caller's copy."""
-        self._items.append(_Waiting(then, records=records))
 
     def hold(self, reached: Callable[[], None]) -> Callable[[], None]:
         """Keeps what comes later waiting until what this returns is called.
@@ -224,7 +298,9 @@ class ConversionQueue:
             while items and items[0].records is not None:
                 item = items.popleft()
                 assert item.records is not None
-                item.then(item.records)
+                self._turns.count(item, 0)
+                then, item.then = item.then, _is_through
+                then(item.records)
                 if clock() >= until_s:
                     break
         finally:
@@ -232,14 +308,24 @@ class ConversionQueue:
             if not items:
                 self._on_empty()
             elif items[0].records is not None:
-                self._is_due = True
-                self._loop.call_soon(self._drain_on)
+                self._drain_soon()
             else:
                 self._tell_reached()
+                self._turns.line_up(self)
+
+    def _drain_soon(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._drain_on)
 
     def _drain_on(self) -> None:
         self._is_due = False
-        self._drain()
+        if self._items:  # else it was told already that it is empty
+            self._drain()
+
+
+def _is_through(records: Outcome) -> None:
+    """Instead of the `then` of who was called, or dropped."""
 
 
 def _outcome_of(

@@ -26,6 +26,7 @@ from ottla.broker.replication.conversions import (
     ConversionQueue,
     ConversionTurns,
     Converted,
+    Drop,
     Work,
 )
 from ottla.broker.replication.syncs import Job, SyncPool
@@ -305,13 +306,13 @@ class Replicas:
         work: Work | None,
         records: bytearray | memoryview,
         then: Converted,
-    ) -> None:
-        """Queues an append: behind `work` in a worker, or only behind the appends before it."""
+    ) -> Drop:
+        """Queues an append: behind `work` in a worker, or only behind the appends before it. What
+        it returns drops it."""
         queue = self._queue_of(partition)
         if work is not None:
-            queue.convert(work, then)
-        else:
-            queue.follow(records, then)
+            return queue.convert(work, len(records), then)
+        return queue.follow(records, then)
 
     def in_turn(self, partition: Partition, append: Callable[[], None]) -> bool:
         """Calls `append` behind the appends that wait; False, and it is not called, if none do.
