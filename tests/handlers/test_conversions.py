@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 
 import pytest
 
 from ottla.broker.handlers.produce import ProduceAnswer, handle_produce
 from ottla.broker.network.connection import HELD_BYTES_MAX
 from ottla.broker.replication import conversions
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.record import Record
@@ -106,3 +108,30 @@ async def test_what_a_connection_had_waiting_goes_with_it() -> None:
         assert [answer.response for answer in gone] == [None] * 5
         assert [code_of(answer) for answer in again] == [0] * 6
         assert producing.end() == 6
+
+
+@pytest.mark.parametrize("is_too_large", [True, False])
+async def test_a_batch_that_is_too_large_is_refused_before_it_is_copied(is_too_large: bool) -> None:
+    """Whether it would be converted or only wait behind one that is."""
+    async with House() as house:
+        await house.create("t", configs={**ZIPPED, "max.message.bytes": str(SIZE)})
+        producing = Producing(house)
+        producing.send(0, size=100)
+        answers = []
+        for codec in (0, 1):
+            value = os.urandom(SIZE - 200 + 400 * is_too_large)
+            records = memoryview(build_batch([Record(0, START_MS, b"k", value)], codec=codec))
+            data = ProduceRequest.PartitionProduceData(0, records)
+            request = ProduceRequest(
+                None, 1, 30_000, [ProduceRequest.TopicProduceData("t", partition_data=[data])]
+            )
+            answers.append(handle_produce(house.session, request, 9))
+        await producing.let_all()
+
+    if not is_too_large:
+        assert {type(answer) for answer in answers} == {ProduceAnswer}
+        return
+    for answer in answers:
+        assert isinstance(answer, ProduceResponse)
+        (part,) = answer.responses[0].partition_responses
+        assert part.error_code == ErrorCode.MESSAGE_TOO_LARGE

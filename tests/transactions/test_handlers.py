@@ -13,6 +13,7 @@ import pytest
 
 from ottla.broker.coordinator.placement import partition_for
 from ottla.broker.coordinator.transaction.states import NAMES, TransactionState
+from ottla.broker.handlers.produce import ProduceAnswer, handle_produce
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import transactions
 from ottla.protocol.messages.fetch import FetchRequest
@@ -21,6 +22,7 @@ from ottla.protocol.messages.producer_ids import InitProducerIdRequest
 from ottla.protocol.messages.topics import DeleteTopicsRequest
 from ottla.protocol.records.codecs import Codec
 from tests.coordinator.asking import ask
+from tests.handlers.parked import Answers
 from tests.transactions.steady import (
     CONSUMER_OFFSETS,
     GROUP,
@@ -124,6 +126,27 @@ def test_batches_that_wait_are_refused_together_when_the_producer_is_none() -> N
         fenced = int(ErrorCode.INVALID_PRODUCER_EPOCH)
         assert [codes_of(answer) for answer in answers] == [[fenced]] * 3
         assert await values(house) == []
+
+    in_a_house(scenario)
+
+
+def test_a_batch_that_is_too_large_is_not_kept_for_the_coordinators_answer() -> None:
+    """Which is told first, as Kafka does: one whose producer is none is refused for that."""
+
+    async def scenario(house: SteadyHouse) -> None:
+        zombie = await begun(house, is_newer=True)
+        request = zombie.writing(TOPIC, 0, bytes(2_000_000))
+        answer = handle_produce(house.session, request, 12)
+        assert isinstance(answer, ProduceAnswer)
+        assert not answer.held_bytes
+        answer.line = Answers()
+        await until(lambda: answer.response is not None)
+        assert codes_of(answer.response) == [ErrorCode.MESSAGE_TOO_LARGE]
+
+        later = zombie.writing(TOPIC, 1, bytes(2_000_000))
+        await begun(house, is_newer=True)
+        fenced = [int(ErrorCode.INVALID_PRODUCER_EPOCH)]
+        assert codes_of(await ask(house, later, 12)) == fenced
 
     in_a_house(scenario)
 

@@ -253,7 +253,10 @@ def _append_in_transaction(
     if asker is None or not transactional.must_ask(rooms, partition, asker, version):
         _append(append, partition, records, part, asker)
         return
-    own = memoryview(bytearray(records or b""))
+    refusal = None
+    if records is not None and version >= ZSTD_SINCE_VERSION:  # before it, the codec is looked at
+        refusal = partition.log.refusal_by_size(records, rooms.clock.wall_ms())
+    own = memoryview(bytearray(b"" if refusal is not None else records or b""))
     answer = append.answer
     answer.waiting += 1
     answer.held_bytes += len(own)
@@ -264,6 +267,8 @@ def _append_in_transaction(
                 raise transactional.refused(code, version)
             if not partition.online:
                 raise KafkaError(absence(rooms, partition.topic, partition.index))
+            if refusal is not None:
+                raise refusal
             _append(append, partition, own, part, asker)
         except KafkaError as error:
             refuse_by(part, error)
@@ -302,12 +307,15 @@ def _write_later(
     answer = append.answer
     if answer.abandoned:  # while it was asked whether the batch is in its transaction
         return
-    own = bytearray(records)
     log = partition.log
-    work = None
-    if log.needs_conversion(memoryview(own)):
-        now_ms = append.rooms.clock.wall_ms()
-        work = partial(log.prepare, memoryview(own), now_ms=now_ms)
+    now_ms = append.rooms.clock.wall_ms()
+    must_convert = log.needs_conversion(records)
+    if must_convert or asker is None:  # else its transaction is judged first, when it is its turn
+        refusal = log.refusal_by_size(records, now_ms)
+        if refusal is not None:
+            raise refusal
+    own = bytearray(records)
+    work = partial(log.prepare, memoryview(own), now_ms=now_ms) if must_convert else None
     replicas = append.rooms.replicas
     answer.waiting += 1
     answer.held_bytes += len(own)

@@ -92,6 +92,18 @@ class Log(TrimmableLog):
         """Whether a client's batch must pass `prepare` before it is appended."""
         return self._rules.needs_conversion(records)
 
+    def refusal_by_size(self, records: memoryview, now_ms: int) -> RefusedBatch | None:
+        """What an append would raise of a client's batch that is too large; None of any other.
+        Soon told, for who would have to copy it."""
+        if not self._rules.is_too_large(len(records)):
+            return None
+        try:
+            self._rules.check(records, now_ms)
+        except RefusedBatch as refused:
+            self._tell_start(refused)
+            return refused
+        raise AssertionError(self)
+
     def prepare(
         self,
         records: memoryview,

@@ -180,6 +180,10 @@ class Rules:
             self._check_keys(BatchHeader(*fields), block, len(block))
         return fields
 
+    def is_too_large(self, size: int) -> bool:
+        """Whether `check` refuses every batch of that size, before it looks at the records."""
+        return size > self.max_message_bytes or size > self.segment_bytes
+
     def needs_conversion(self, records: memoryview) -> bool:
         """Whether a batch has to go through `prepare` before it is appended.
 
