@@ -179,6 +179,23 @@ class PosixFile:
             self.close()
 
 
+class _LockedFile(PosixFile):
+    """A file whose locks end when it is closed: they belong to the open file, and a process that
+    was forked meanwhile has that, too. One that closes it there leaves us ours."""
+
+    __slots__ = ("_process",)
+
+    def __init__(self, path: str, fd: int) -> None:
+        super().__init__(path, fd)
+        self._process = os.getpid()
+
+    def close(self) -> None:
+        if self._fd >= 0 and self._process == os.getpid():
+            with suppress(OSError):
+                _unlock_whole_file(self._fd)
+        super().close()
+
+
 def _close(fd: int) -> None:
     """The descriptor is given back, whatever a network file system says of it: what is on disk is
     judged by syncs."""
@@ -251,7 +268,7 @@ class PosixDisk:
         return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
 
     def lock(self, path: str) -> PosixFile:
-        file = self.open(path, create=True)
+        file = _LockedFile(path, os.open(path, _OPEN_FLAGS | os.O_CREAT, 0o644))
         try:
             _lock_whole_file(file.fileno())
         except OSError as error:
@@ -319,8 +336,8 @@ if sys.platform == "linux":
     def _allocate(file: PosixFile, size: int) -> None:
         os.posix_fallocate(file.fileno(), 0, size)
 
-    def _lock_records(fd: int) -> None:
-        whole = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    def _lock_records(fd: int, kind: int) -> None:
+        whole = _FLOCK.pack(kind, os.SEEK_SET, 0, 0, 0)
         fcntl.fcntl(fd, fcntl.F_OFD_SETLK, whole)
 
 else:
@@ -338,7 +355,7 @@ else:
     def _allocate(file: PosixFile, size: int) -> None:
         file.pwrite(bytes(size), 0)
 
-    def _lock_records(fd: int) -> None:
+    def _lock_records(fd: int, kind: int) -> None:
         """Nothing to do: here flock and record locks meet each other."""
 
 
@@ -350,7 +367,12 @@ def _lock_whole_file(fd: int) -> None:
     description meets it, and is not lost when somebody else in this process closes the file.
     """
     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    _lock_records(fd)
+    _lock_records(fd, fcntl.F_WRLCK)
+
+
+def _unlock_whole_file(fd: int) -> None:
+    _lock_records(fd, fcntl.F_UNLCK)
+    fcntl.flock(fd, fcntl.LOCK_UN)
 
 
 def _lock_holder(path: str) -> str | None:

@@ -91,6 +91,7 @@ class Broker:
             self._data_dir = loaded.data_dirs[0]
         self._is_temporary = self._data_dir is None
         self._running: RunningBroker | None = None
+        self._process: int | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -117,6 +118,7 @@ class Broker:
     async def start(self) -> None:
         if self._running is not None:
             raise RuntimeError(STARTED)
+        self._process = os.getpid()
         if self._is_temporary and self._data_dir not in _temporary:
             self._data_dir = tempfile.mkdtemp(prefix="ottla-")
             _temporary[self._data_dir] = os.getpid()
@@ -126,17 +128,27 @@ class Broker:
         except BaseException as error:
             self._end()
             is_taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
-            if is_taken and "cannot listen on" in str(error):  # and not the telemetry port
+            if is_taken and not self._kept and "cannot listen on" in str(error):
                 error.add_note("port=0, the default, takes a free one.")
             raise
 
     async def stop(self) -> None:
-        """Stops cleanly; raises what ended the broker if it had failed."""
+        """Stops cleanly; raises what ended the broker if it had failed. May be called by several
+        at once. In a process that was forked meanwhile it does nothing, as the end of the block."""
+        running = self._running
+        if self._is_of_another_process:
+            return
         try:
-            if self._running is not None:
-                await self._running.stop()
+            if running is not None:
+                await running.stop()
         finally:
-            self._end()
+            if self._running is running:  # and not one that was started since
+                self._end()
+
+    @property
+    def _is_of_another_process(self) -> bool:
+        """Whether a process that was forked has it from the one that started it."""
+        return self._process not in (None, os.getpid())
 
     def _loaded(self) -> BrokerConfig:
         has_none = self._names_dirs or self._data_dir is None
@@ -152,6 +164,8 @@ class Broker:
 
     def _leave(self) -> None:
         """The next stop is the last, or the one before was."""
+        if self._is_of_another_process:
+            return
         self._in_block = False
         self._kept = {}
         if self._running is None:
@@ -249,7 +263,7 @@ class BrokerThread:
 
     def stop(self) -> None:
         """Stops cleanly; raises what ended the broker if it had failed."""
-        if self._thread is None:
+        if self._thread is None or self._broker._is_of_another_process:
             return
         try:
             self.call(self._broker.stop())

@@ -463,3 +463,79 @@ def test_a_program_that_stops_no_broker_leaves_no_directory(tmp_path: Path) -> N
 
     assert ended.stdout.strip().startswith(str(tmp_path))
     assert list(tmp_path.iterdir()) == []
+
+
+def _lines_of(program: str) -> list[str]:
+    """What it prints; it ends by itself."""
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return ended.stdout.splitlines()
+
+
+def test_a_process_that_was_forked_keeps_nothing_of_one_that_stops() -> None:
+    program = """
+        import os, socket, struct
+        from ottla.testing import BrokerThread
+
+        with BrokerThread() as broker:
+            host, _, port = broker.bootstrap_servers.rpartition(":")
+            client = socket.create_connection((host, int(port)), timeout=20)
+            client.sendall(struct.pack(">ihhih", 10, 18, 0, 7, -1))
+            client.recv(65536)
+            waiting, end = os.pipe()
+            child = os.fork()
+            if child == 0:
+                os.close(end)
+                os.read(waiting, 1)
+                os._exit(0)
+            broker.stop()
+            print(client.recv(1))
+            try:
+                socket.create_connection((host, int(port)), timeout=20)
+            except ConnectionRefusedError:
+                print("refused")
+            broker.start()
+            print(broker.bootstrap_servers == f"{host}:{port}")
+            os.close(end)
+            os.waitpid(child, 0)
+    """
+
+    assert _lines_of(program) == ["b''", "refused", "True"]
+
+
+def test_a_process_that_was_forked_leaves_its_block_and_not_the_broker() -> None:
+    program = """
+        import os, sys
+        from ottla.testing import BrokerThread
+
+        with BrokerThread() as broker:
+            child = os.fork()
+            if child == 0:
+                sys.exit(0)
+            print(os.waitpid(child, 0)[1], os.path.isdir(broker.data_dir))
+            broker.stop()
+            child = os.fork()
+            if child == 0:
+                sys.exit(0)
+            print(os.waitpid(child, 0)[1], os.path.isdir(broker.data_dir))
+    """
+
+    assert _lines_of(program) == ["0 True", "0 True"]
+
+
+def test_a_port_that_is_kept_is_no_choice_of_somebody() -> None:
+    with BrokerThread() as broker, socket.socket() as taking:
+        host, _, port = broker.bootstrap_servers.rpartition(":")
+        broker.stop()
+        taking.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taking.bind((host, int(port)))
+        taking.listen()
+        with pytest.raises(OSError, match="cannot listen on") as refused:
+            broker.start()
+
+    assert not hasattr(refused.value, "__notes__")

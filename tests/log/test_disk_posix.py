@@ -55,6 +55,14 @@ def test_a_lock_of_another_process_is_respected_and_its_holder_named(
     PosixDisk().lock(str(path)).close()
 
 
+def test_a_lock_ends_though_a_process_that_was_forked_has_the_file(tmp_path: Path) -> None:
+    ours = PosixDisk().lock(f"{tmp_path}/.lock")
+    forked = os.dup(ours.fileno())  # it shares the open file as well
+    ours.close()
+    PosixDisk().lock(f"{tmp_path}/.lock").close()
+    os.close(forked)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere flock is a record lock, too")
 def test_our_lock_keeps_a_record_lock_out(tmp_path: Path) -> None:
     path = tmp_path / ".lock"

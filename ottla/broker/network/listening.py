@@ -18,7 +18,7 @@ from functools import partial
 from ipaddress import ip_address
 from typing import NamedTuple
 
-from ottla.broker.servers import close_server
+from ottla.broker.servers import close_server, stop_listening
 from ottla.config.types import Listener
 
 LOOPBACK_CONGESTION = b"reno"
@@ -82,6 +82,7 @@ class Listening:
         for server in self._servers:
             close_server(server)
         for _, sock in self._sockets:
+            stop_listening(sock)
             sock.close()
         self._sockets.clear()
 

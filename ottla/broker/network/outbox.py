@@ -414,12 +414,13 @@ class Outbox:
                 item.pinned.unpin()
         self._items.clear()
         self.unsent_bytes = 0
-        if self._lent is None or self._lent.cancel():
-            self._socket.close()
-            return
-        # A worker is sending on it, and its number must not become another's meanwhile.
+        # What has left still arrives. Closing alone ends nothing where a process that was forked
+        # has the socket, too, or where a worker is sending on it.
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
+        # The number of one that a worker has must not become another's meanwhile.
+        if self._lent is None or self._lent.cancel():
+            self._socket.close()
 
     def _joined(self, data: bytearray, position: int, source: FileSlice) -> bool:
         """Puts the only slice of an answer into its headers, if it is tiny and at hand."""
