@@ -124,6 +124,7 @@ class Broker:
         self.failed: asyncio.Future[BaseException] = self._loop.create_future()
         self.listeners: list[Listener] = []
         self.telemetry_port: int | None = None
+        self._closing: asyncio.Task[None] | None = None
         self.scheduler = Scheduler(self._job_failed)
         self.logs = self._make_logs()
         self.replicas = Replicas(
@@ -186,10 +187,9 @@ class Broker:
             await self._bind()
             self.logs.prepare()
             self._reserves.begin(one for one in self.logs.dirs if one not in self.logs.offline_dirs)
-            quorum = self._make_quorum()
+            quorum = self.quorum = self._make_quorum()
             quorum.on_refused = self._metadata_refused
             await quorum.start()
-            self.quorum = quorum
             check_log_dirs(quorum.image, len(self._static.data_dirs))  # before a mark is taken away
             self._reports = DirectoryReports(
                 quorum=quorum, logs=self.logs, publisher=self._publisher, events=self._events
@@ -532,14 +532,17 @@ class Broker:
     # the end
 
     async def _close(self, *, clean: bool) -> None:
-        """Ends every part. Whoever is cancelled meanwhile goes when that is done: the directories
-        are not given back under a sync."""
-        closing = self._loop.create_task(self._end_parts(clean))
-        try:
-            await asyncio.shield(closing)
-        except asyncio.CancelledError:
-            await asyncio.wait([closing])
-            raise
+        """Ends every part, once. Whoever is cancelled meanwhile, however often, goes when that is
+        done: the directories are not given back under a sync."""
+        closing = self._closing = self._closing or self._loop.create_task(self._end_parts(clean))
+        cancelled: asyncio.CancelledError | None = None
+        while not closing.done():
+            try:
+                await asyncio.shield(closing)
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
 
     async def _end_parts(self, clean: bool) -> None:
         parts: list[Callable[[], Awaitable[None] | None]] = [self.scheduler.stop]

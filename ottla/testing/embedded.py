@@ -23,7 +23,9 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Future
+from functools import partial
 from types import TracebackType
 from typing import Any, NoReturn, TypeVar
 
@@ -202,12 +204,36 @@ class _LoopThread:
     """A loop that runs in a thread of its own until `end`."""
 
     def __init__(self, use_uvloop: bool | None) -> None:
-        self._loop = _new_loop(use_uvloop)
+        self._runner = asyncio.Runner(loop_factory=partial(_new_loop, use_uvloop))
+        self._loop = self._runner.get_loop()
         self._thread = threading.Thread(target=self._run, name="ottla-broker", daemon=True)
         self._thread.start()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        """Runs it on the loop. Whoever is interrupted meanwhile, by Ctrl-C or a test's timeout,
+        however often, goes when that has ended it."""
+        ended: Future[asyncio.Task[T]] = Future()
+        begun: list[asyncio.Task[T]] = []
+
+        def begin() -> None:
+            task = self._loop.create_task(work)
+            task.add_done_callback(ended.set_result)
+            begun.append(task)
+
+        def cancel() -> None:
+            for task in begun:
+                task.cancel()
+
+        self._loop.call_soon_threadsafe(begin)
+        return self._ended(ended, cancel).result()
+
+    def _ended(self, ended: Future[asyncio.Task[T]], cancel: Callable[[], None]) -> asyncio.Task[T]:
+        try:
+            return ended.result()
+        except BaseException:
+            self._loop.call_soon_threadsafe(cancel)
+            self._ended(ended, cancel)
+            raise
 
     def end(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -215,9 +241,8 @@ class _LoopThread:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.close()
+        with self._runner:  # which ends what tasks are left
+            self._loop.run_forever()
 
 
 class BrokerThread:
@@ -254,8 +279,8 @@ class BrokerThread:
     def start(self) -> None:
         if self._thread is not None:
             raise RuntimeError(STARTED)
-        self._thread = _LoopThread(self._use_uvloop)
         try:
+            self._thread = _LoopThread(self._use_uvloop)
             self.call(self._broker.start())
         except BaseException:
             self._end()
@@ -297,9 +322,9 @@ class BrokerThread:
         self.stop()
 
     def _end(self) -> None:
-        assert self._thread is not None
-        self._thread.end()
-        self._thread = None
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.end()
 
 
 def _checked_path(data_dir: str | os.PathLike[str]) -> str:

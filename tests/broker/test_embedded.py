@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import tempfile
 import textwrap
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,7 +22,9 @@ import uvloop
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from ottla.broker.broker import Broker as RunningBroker
 from ottla.broker.log.directories import LogDirError
+from ottla.broker.quorum.driver import Quorum
 from ottla.config.types import ConfigError
 from ottla.protocol.api import ApiKey
 from ottla.protocol.messages.metadata import MetadataRequest
@@ -348,7 +351,8 @@ async def test_what_goes_wrong_with_one_part_of_a_stop_ends_no_others_end(
         assert await client.values("kept") == [b"one"]
 
 
-async def test_a_stop_that_is_given_up_ends_everything_first(tmp_path: Path) -> None:
+@pytest.mark.parametrize("times", [1, 2])
+async def test_a_stop_that_is_given_up_ends_everything_first(tmp_path: Path, times: int) -> None:
     """The directory is not given back while something is still under way there."""
     broker = Broker(tmp_path)
     before = _threads()
@@ -358,13 +362,107 @@ async def test_a_stop_that_is_given_up_ends_everything_first(tmp_path: Path) -> 
         await client.produce("kept", b"one")
     running = broker.running
     stopping = asyncio.create_task(broker.stop())
-    await asyncio.sleep(0)
-    stopping.cancel()
+    for _ in range(times):
+        await asyncio.sleep(0)
+        stopping.cancel()
     with pytest.raises(asyncio.CancelledError):
         await stopping
     assert not running.failed.done()
     assert _threads() <= before
     assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+async def test_two_may_stop_it_at_once(tmp_path: Path) -> None:
+    broker = Broker(tmp_path)
+    await broker.start()
+
+    await asyncio.gather(broker.stop(), broker.stop())
+    async with broker:
+        assert broker.bootstrap_servers
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no /proc")
+async def test_a_start_that_is_given_up_leaves_no_file_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = Quorum.start
+
+    async def cancelled(self: Quorum) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await begin(self)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Quorum, "start", cancelled)
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.create_task(Broker(tmp_path).start())
+
+    links = (one.path for one in os.scandir("/proc/self/fd"))
+    opened = [os.readlink(one) for one in links if os.path.lexists(one)]
+    assert [one for one in opened if one.startswith(str(tmp_path))] == []
+
+
+class Interrupted(Exception):
+    """What a test's timeout raises wherever the main thread is."""
+
+
+@pytest.fixture
+def interrupting() -> Iterator[Callable[[], None]]:
+    """Interrupts the main thread, from another."""
+
+    def interrupted(*_: object) -> None:
+        raise Interrupted
+
+    main = threading.main_thread().ident
+    assert main is not None
+    before = signal.signal(signal.SIGUSR2, interrupted)
+    yield lambda: signal.pthread_kill(main, signal.SIGUSR2)
+    signal.signal(signal.SIGUSR2, before)
+
+
+@pytest.mark.parametrize("verb", ["start", "stop"])
+def test_who_is_interrupted_leaves_no_broker_behind(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    interrupting: Callable[[], None],
+    verb: str,
+) -> None:
+    async def work(self: RunningBroker) -> None:
+        interrupting()
+        await undisturbed(self)
+
+    undisturbed = getattr(RunningBroker, verb)
+    before = _threads()
+    broker = BrokerThread(tmp_path)
+    if verb == "stop":
+        broker.start()
+    with monkeypatch.context() as patched:
+        patched.setattr(RunningBroker, verb, work)
+        with pytest.raises(Interrupted):
+            getattr(broker, verb)()
+
+    assert _threads() <= before
+    with broker:
+        assert _topics(broker) == set()
+
+
+def test_a_thread_that_ends_ends_what_runs_there() -> None:
+    async def endless() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(asyncio.current_task())
+
+    async def begin() -> None:
+        begun.append(asyncio.create_task(endless()))
+
+    begun: list[asyncio.Task[None]] = []
+    ended: list[object] = []
+    with BrokerThread() as broker:
+        broker.call(begin())
+
+    assert ended == begun
 
 
 def test_a_broken_invariant_is_raised_in_the_thread_of_the_caller() -> None:

@@ -127,6 +127,7 @@ class Quorum:
         self._removing: asyncio.Future[None] | None = None
         self._bytes_since_snapshot = 0
         self._snapshot_due_ms = 0
+        self._is_open = False
         self._closed = False
         self._failed: BaseException | None = None
         self.in_transaction = False
@@ -159,7 +160,10 @@ class Quorum:
         self._applier = applier
 
     async def start(self) -> None:
-        """Loads what the disk holds and becomes the leader; QuorumError says why it cannot."""
+        """Loads what the disk holds and becomes the leader; QuorumError says why it cannot.
+
+        To be followed by `stop`, also where it fails or is cancelled.
+        """
         now_ms = self._clock.wall_ms()
         self._store = QuorumStore(
             self._disk,
@@ -169,7 +173,6 @@ class Quorum:
             events=self._events,
             now_ms=now_ms,
         )
-        loading = True
         try:
             loaded = self._store.load()
             self._machine.check(loaded.image)
@@ -178,9 +181,9 @@ class Quorum:
             self._tip = loaded.image
             self._bytes_since_snapshot = loaded.bytes_behind
             first = self._perform(self._raft.start(), now_ms)
-            loading = False
+            self._is_open = True
         finally:
-            if loading:
+            if not self._is_open:
                 self._store.close(clean=False)
         self._snapshot_due_ms = self._clock.monotonic_ms() + self._snapshot_wait_ms(loaded, now_ms)
         self._gathered += (_Change(loaded.delta, loaded.image, first.done, []), first)
@@ -213,9 +216,11 @@ class Quorum:
         return response
 
     async def stop(self) -> None:
-        """Waits for what is under way and closes the log. Raises OSError where that fails; it is
-        fatal, too, unless all of the log is on disk."""
+        """Waits for what is under way and closes the log, if it is open. Raises OSError where that
+        fails; it is fatal, too, unless all of the log is on disk."""
         self._closed = True
+        if not self._is_open:
+            return
         while self._scheduled or self._syncing or self._beside is not None:
             under_way = (self._sync, self._publishing, self._beside)
             pending = [one for one in under_way if one is not None]
