@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import gc
-import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import NamedTuple, TextIO
+from typing import NamedTuple
+
+from ottla.output import flush, tell
 
 EX_USAGE = 64
+EX_IOERR = 74
 EX_CONFIG = 78
 """Exit statuses of sysexits.h; a service manager should not start a broker again after 78."""
+WRITE_ERRORS = (errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC)
+"""What a command may meet with its output; of files each tells by itself."""
 INTERRUPTED = 130
 """What a shell answers for a command that Ctrl-C ended."""
 
@@ -41,14 +46,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.flags.optimize:
         return _refuse("do not run Ottla under python -O: its own checks would be gone.", EX_USAGE)
     if not words or words[0] in ("--help", "-h", "help"):
-        _say(sys.stdout, _help())
-        return 0
+        return _say(_help())
     if words[0] in ("--version", "version"):
         from ottla import __version__
         from ottla.compiled import build
 
-        _say(sys.stdout, f"ottla {__version__} ({build()})")
-        return 0
+        return _say(f"ottla {__version__} ({build()})")
     command = COMMANDS.get(words[0])
     if command is None:
         return _refuse(_unknown(words[0]), EX_USAGE)
@@ -62,6 +65,8 @@ def _run(command: Command, arguments: list[str]) -> int:
     # Nothing that an import makes is garbage; looking for some took a tenth of a broker's start.
     gc.disable()
     try:
+        from click import Abort
+
         from ottla.config.types import ConfigError
 
         function = _imported(command.target)
@@ -72,6 +77,14 @@ def _run(command: Command, arguments: list[str]) -> int:
         return int(function(arguments) or 0)
     except ConfigError as error:
         return _refuse(error.message, EX_CONFIG)
+    except Abort:  # click's word for KeyboardInterrupt
+        return INTERRUPTED
+    except OSError as error:
+        if error.errno not in WRITE_ERRORS:
+            raise
+        return _not_written(error)
+    finally:
+        flush(sys.stdout)
 
 
 def _imported(target: str) -> Callable[[list[str]], int | None]:
@@ -107,15 +120,18 @@ def _unknown(word: str) -> str:
 
 def _refuse(sentence: str, status: int) -> int:
     for line in sentence.splitlines():
-        _say(sys.stderr, f"ottla: {line}")
+        tell(f"ottla: {line}", sys.stderr)
     return status
 
 
-def _say(stream: TextIO, text: str) -> None:
-    try:
-        print(text, file=stream, flush=True)
-    except BrokenPipeError:  # who reads has seen enough; the interpreter must not try again
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+def _say(text: str) -> int:
+    error = tell(text, sys.stdout)
+    # Of a pipe who reads has seen enough.
+    return 0 if error is None or isinstance(error, BrokenPipeError) else _not_written(error)
+
+
+def _not_written(error: OSError | ValueError) -> int:
+    return _refuse(f"the output cannot be written: {error}.", EX_IOERR)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ from ottla.compiled import build
 from ottla.config.cautions import cautions, overruled
 from ottla.config.load import Loaded, load
 from ottla.config.types import LONG_MAX
+from ottla.output import tell
 from ottla.protocol.errors import KafkaError
 
 EX_UNAVAILABLE = 69
@@ -151,21 +152,37 @@ async def _serve(loaded: Loaded) -> int:
     numbers = [signal.SIGTERM, signal.SIGINT]
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup has it
         numbers.append(signal.SIGHUP)
+    starting = loop.create_task(broker.start(), name="start")
     for number in numbers:
-        loop.add_signal_handler(number, stop.set)
-    await broker.start()
+        loop.add_signal_handler(number, _told_to_end, starting, stop, events)
     loop.add_signal_handler(signal.SIGUSR1, _show_state, broker)
-    _tame_collector(broker)
-    _share_processors(broker)
-    tell_started(broker, loaded, events)
-    say_ready(broker, loaded)
-    _notify("READY=1")
-    broker.failed.add_done_callback(lambda _: stop.set())
-    await stop.wait()
-    _notify("STOPPING=1")
-    await broker.stop()
+    try:
+        await starting
+    except asyncio.CancelledError:
+        if not stop.is_set():
+            raise
+        await broker.stop()  # it has ended: raises what went wrong with that
+        events.info("broker_stopped")
+        return 0
+    try:
+        _tame_collector(broker)
+        _share_processors(broker)
+        tell_started(broker, loaded, events)
+        say_ready(broker, loaded)
+        _notify("READY=1")
+        broker.failed.add_done_callback(lambda _: stop.set())
+        await stop.wait()
+        _notify("STOPPING=1")
+    finally:
+        await broker.stop()
     events.info("broker_stopped")
     return 0
+
+
+def _told_to_end(starting: asyncio.Task[None], stop: asyncio.Event, events: Events) -> None:
+    if starting.cancel() and not stop.is_set():
+        events.info("start_given_up", reason="a signal; what is under way on the disk ends first")
+    stop.set()
 
 
 def _callback_failed(
@@ -221,7 +238,7 @@ def say_ready(broker: Broker, loaded: Loaded) -> None:
     lines.append(f"  metrics     {where}")
     lines.append(f"  try         echo hello | kcat -b {address} -P -t greetings")
     lines += [f"  note        {note}" for note in _notes(broker, loaded)]
-    click.echo("\n".join(lines))
+    tell("\n".join(lines), sys.stdout)
 
 
 def tell_started(broker: Broker, loaded: Loaded, events: Events) -> None:
@@ -293,10 +310,13 @@ def _sentence(error: OSError, loaded: Loaded) -> str:
 
 
 def _show_state(broker: Broker) -> None:
-    lines = [repr(broker.logs), repr(broker.quorum), repr(broker.scheduler)]
+    """What there is of it: the signal may come while it starts."""
+    parts = (broker.logs, getattr(broker, "quorum", None), broker.scheduler)
+    lines = [repr(part) for part in parts if part is not None]
     lines += [repr(partition) for partition in sorted(broker.replicas, key=_internal_last)]
-    lines += [repr(connection) for connection in broker.server.connections]
-    click.echo("\n".join(lines), err=True)
+    server = getattr(broker, "server", None)
+    lines += [repr(connection) for connection in (server.connections if server else ())]
+    tell("\n".join(lines), sys.stderr)
 
 
 def _internal_last(partition: Partition) -> tuple[bool, str, int]:
@@ -314,9 +334,9 @@ def _notify(state: str) -> None:
         try:
             sock.sendto(state.encode(), address)
         except OSError as error:
-            click.echo(f"ottla: systemd was not told {state}: {error}", err=True)
+            tell(f"ottla: systemd was not told {state}: {error}", sys.stderr)
 
 
 def _refuse(sentence: str, status: int) -> int:
-    click.echo(f"ottla: {sentence}", err=True)
+    tell(f"ottla: {sentence}", sys.stderr)
     return status

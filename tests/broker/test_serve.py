@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import io
+import signal
 import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
 from pathlib import Path
+from typing import NoReturn, TextIO
 
 import pytest
 
 from ottla import __version__
 from ottla.broker import broker as broker_module
 from ottla.broker import open_files, serve
+from ottla.broker.log.checkpoints import CLEAN_SHUTDOWN_FILE
 from ottla.broker.ports import Buffer
 from ottla.broker.posix import PosixFile
 from ottla.client.connection import Connection
@@ -65,6 +74,132 @@ def test_a_disk_that_fails_the_metadata_log_is_named_with_its_file(
     said = capsys.readouterr().err
     assert "the metadata log cannot be written: " in said
     assert "00000000000000000000.log: Input/output error" in said
+
+
+TURNS = 100
+"""Of the loop, which tells of a signal in one of the next."""
+
+
+def _serve(log_dir: Path) -> int:
+    settings = (f"log.dirs={log_dir}", "listeners=PLAINTEXT://127.0.0.1:0")
+    arguments = [word for one in settings for word in ("--override", one)]
+    return serve.main([*arguments, "--override", "ottla.telemetry.port=-1"])
+
+
+@pytest.fixture
+def signalled_in_the_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[list[signal.Signals]]:
+    """The signals that come while the broker registers itself, in their order."""
+    signals: list[signal.Signals] = []
+
+    class Signalled(broker_module.Broker):
+        async def _register(self) -> None:
+            for number in signals:
+                signal.raise_signal(number)
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
+            await super()._register()
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)  # it would end the tests
+    monkeypatch.setattr(serve, "Broker", Signalled)
+    yield signals
+    signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.fixture
+def ends_once_it_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ending(broker_module.Broker):
+        async def start(self) -> None:
+            await super().start()
+            self.scheduler.once("end", 1, partial(signal.raise_signal, signal.SIGTERM))
+
+    monkeypatch.setattr(serve, "Broker", Ending)
+    monkeypatch.setattr(serve, "_tame_collector", lambda broker: None)  # it is the tests' own
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_start_that_is_told_to_end_ends(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    signalled_in_the_start: list[signal.Signals],
+    number: signal.Signals,
+) -> None:
+    """Told twice, too: somebody is impatient."""
+    signalled_in_the_start += (number, number)
+
+    assert _serve(tmp_path) == 0
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.count('"event": "start_given_up"') == 1
+    assert '"event": "broker_stopped"' in told.err
+    signalled_in_the_start.clear()
+
+
+def test_a_start_shows_its_state(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    signalled_in_the_start: list[signal.Signals],
+) -> None:
+    signalled_in_the_start += (signal.SIGUSR1, signal.SIGTERM)
+
+    assert _serve(tmp_path) == 0
+    told = capsys.readouterr().err
+    assert "<Quorum " in told
+    assert "<Scheduler " in told
+
+
+async def test_what_is_not_there_yet_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    serve._show_state(broker_module.Broker(BrokerConfig(), events=RecordedEvents()))
+
+    assert "<Scheduler jobs=[]" in capsys.readouterr().err
+
+
+def _closed() -> TextIO:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    stream.close()
+    return stream
+
+
+@pytest.mark.usefixtures("ends_once_it_serves")
+@pytest.mark.parametrize("made", [partial(open, "/dev/full", "w"), _closed])
+def test_lines_that_nobody_takes_end_no_broker(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    made: Callable[[], TextIO],
+) -> None:
+    with monkeypatch.context() as patched, closing(made()) as stream:
+        patched.setattr(sys, "stdout", stream)
+        status = _serve(tmp_path)
+
+    assert status == 0, capsys.readouterr().err
+    assert (tmp_path / CLEAN_SHUTDOWN_FILE).exists()
+
+
+@pytest.mark.usefixtures("ends_once_it_serves")
+def test_letters_that_an_output_does_not_have_are_escaped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
+
+    assert _serve(tmp_path / "\xe9") == 0
+    assert b"data        %b/\\xe9" % bytes(tmp_path) in written.getvalue()
+
+
+@pytest.mark.usefixtures("ends_once_it_serves")
+def test_what_fails_behind_the_start_stops_the_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> NoReturn:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr(serve, "tell_started", broken)
+    with pytest.raises(KeyError, match="a bug"):
+        _serve(tmp_path)
+
+    assert (tmp_path / CLEAN_SHUTDOWN_FILE).exists()
 
 
 async def test_the_start_tells_the_durability_in_force_and_not_the_one_in_the_file(

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tomllib
 from importlib import import_module
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 import ottla
-from ottla.__main__ import COMMANDS, EX_CONFIG, EX_USAGE, main
+from ottla.__main__ import COMMANDS, EX_CONFIG, EX_IOERR, EX_USAGE, INTERRUPTED, main
+from ottla.client.cli import config as config_command
 from ottla.compiled import build
 from ottla.config.load import NAMED_MAX, load
 
@@ -134,6 +137,29 @@ def test_help_version_and_unknown_commands(capsys: CaptureText) -> None:
     assert "PATTERN" in capsys.readouterr().out
     assert main(["serve", "--help"]) == 0
     assert "ottla serve --override num.partitions=6" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["config"], ["config", "--help"]])
+def test_an_output_that_takes_nothing_is_a_sentence_and_a_status(
+    capsys: CaptureText, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main(arguments) == EX_IOERR
+
+    assert capsys.readouterr().err == (
+        "ottla: the output cannot be written: [Errno 28] No space left on device.\n"
+    )
+
+
+def test_ctrl_c_is_no_finding(monkeypatch: pytest.MonkeyPatch, capsys: CaptureText) -> None:
+    def interrupted(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(config_command, "load", interrupted)
+
+    assert main(["config"]) == INTERRUPTED
+    assert capsys.readouterr().err.strip() == ""
 
 
 def test_the_version_is_the_packages() -> None:
