@@ -5,7 +5,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.config.listeners import check_advertised, check_bindable, check_plaintext
+from ottla.config.listeners import (
+    NO_HOST,
+    check_advertised,
+    check_bindable,
+    check_plaintext,
+    is_host,
+)
 from ottla.config.types import ConfigError
 
 if TYPE_CHECKING:
@@ -92,6 +98,8 @@ def _check_listeners(config: BrokerConfig) -> None:
             "listeners", ",".join(config.listeners), "none of them is for clients."
         )
     check_advertised(tuple(config.advertised.values()), config.broker_listeners)
+    if not is_host(config.ottla_telemetry_host):
+        raise ConfigError.of("ottla.telemetry.host", config.ottla_telemetry_host, NO_HOST)
     between = config.inter_broker_listener_name
     names = [listener.name for listener in config.broker_listeners]
     if between and between.upper() not in names:

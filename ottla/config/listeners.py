@@ -10,6 +10,10 @@ from ottla.config.types import ConfigError, Listener
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 EVERY_ADDRESS = ("", "0.0.0.0", "::")
 PORT_MAX = 65535
+NO_HOST = (
+    "no host can have this name. Allowed is an address, or a name with 1 to 63 characters between"
+    " two points."
+)
 _LISTENER = re.compile(
     r"([^:/\s]+)://(\[[0-9A-Za-z:.%]+\]|[0-9A-Za-z._%-]*):([0-9]{1,5})", re.ASCII
 )
@@ -55,6 +59,15 @@ def parse_connections_of_host(text: str) -> dict[str, int]:
             )
         connections[match[1].strip("[]")] = int(match[2])
     return connections
+
+
+def is_host(text: str) -> bool:
+    """Whether a resolver takes it: the labels of a name are neither empty nor too long."""
+    try:
+        text.encode("idna")
+    except UnicodeError:
+        return False
+    return "\0" not in text
 
 
 def check_bindable(listeners: tuple[Listener, ...]) -> None:
@@ -107,6 +120,9 @@ def _parse_listener(key: str, entry: str, protocols: Mapping[str, str]) -> Liste
             f"not a listener. Allowed: NAME://host:port with a port from 0 to {PORT_MAX}, for"
             " example PLAINTEXT://localhost:9092.",
         )
+    host = match[2].strip("[]")
+    if not is_host(host):
+        raise ConfigError.of(key, entry, NO_HOST)
     name = match[1].upper()
     if name not in protocols:
         raise ConfigError.of(
@@ -115,6 +131,4 @@ def _parse_listener(key: str, entry: str, protocols: Mapping[str, str]) -> Liste
             f"no security protocol is known for {name};"
             f" add {name}:PLAINTEXT to listener.security.protocol.map.",
         )
-    return Listener(
-        name=name, host=match[2].strip("[]"), port=int(match[3]), protocol=protocols[name]
-    )
+    return Listener(name=name, host=host, port=int(match[3]), protocol=protocols[name])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-PORT_MAX = 65535
+from ottla.config.listeners import PORT_MAX, is_host
+
 PORT_DIGITS_MAX = 5
 ALLOWED = f"allowed is HOST:PORT with a port from 1 to {PORT_MAX}"
 
@@ -18,11 +19,7 @@ def parse_address(text: str) -> tuple[str, int] | None:
     port = parse_port(digits)
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
-    if port is None or not _HOST.fullmatch(host):
-        return None
-    try:
-        host.encode("idna")
-    except UnicodeError:  # a label that is empty or too long: no name can be looked up by it
+    if port is None or not (_HOST.fullmatch(host) and is_host(host)):
         return None
     return host, port
 
