@@ -79,7 +79,7 @@ from ottla.broker.share.partitions import SharePartitions
 from ottla.broker.telemetry.http import Pages, TelemetryServer, not_served
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import effective_log_config
-from ottla.config.types import ConfigError, Listener, LogConfig
+from ottla.config.types import LOOPBACK_OF, ConfigError, Listener, LogConfig, written_here
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.wire import uuid_text
@@ -94,7 +94,6 @@ UNMADE_INTERVAL_MS = 5000
 MS_PER_S = 1000
 PLAINTEXT = 0
 DEFAULT_CONTROLLER = Listener("CONTROLLER", "localhost", 9093)
-ANY_ADDRESS = ("", "0.0.0.0", "::", "localhost")
 
 
 T = TypeVar("T")
@@ -150,9 +149,7 @@ class Broker:
     @property
     def bootstrap_servers(self) -> str:
         """`host:port` of the first listener, for a client on this machine."""
-        first = self.listeners[0]
-        host = "127.0.0.1" if first.host in ANY_ADDRESS else first.host
-        return f"[{host}]:{first.port}" if ":" in host else f"{host}:{first.port}"
+        return written_here(self.listeners[0].host, self.listeners[0].port)
 
     @property
     def advertised_listeners(self) -> list[Listener]:
@@ -168,6 +165,12 @@ class Broker:
     def exposed_listeners(self) -> list[Listener]:
         """Those that other machines may reach."""
         return self._listening.exposed
+
+    @property
+    def telemetry_address(self) -> str | None:
+        """`host:port` of the telemetry, for who asks on this machine."""
+        telemetry = self._telemetry
+        return None if telemetry is None else written_here(*telemetry.address)
 
     @property
     def telemetry_is_exposed(self) -> bool:
@@ -219,7 +222,7 @@ class Broker:
             # Behind the start, which may have had a worse thing to say.
             self._events.warning(
                 "telemetry_not_served",
-                address=self._telemetry_address,
+                address=self._static.telemetry_address,
                 reason="the port is in use; set ottla.telemetry.port to serve it elsewhere",
             )
 
@@ -488,7 +491,7 @@ class Broker:
 
     def _endpoint(self, bound: Listener) -> EndpointImage:
         shown = self._static.advertised.get(bound.name, bound)
-        host = "localhost" if shown.host in ANY_ADDRESS else shown.host
+        host = "localhost" if shown.host in LOOPBACK_OF else shown.host
         return EndpointImage(bound.name, host, shown.port or bound.port, PLAINTEXT)
 
     async def _serve_telemetry(self) -> None:
@@ -522,12 +525,8 @@ class Broker:
         """Raises OSError, with what to do, if somebody asked for just this port."""
         is_asked_for = "ottla_telemetry_port" in self._static.model_fields_set
         if error.errno != errno.EADDRINUSE or is_asked_for:
-            raise not_served(self._telemetry_address, error) from error
+            raise not_served(self._static.telemetry_address, error) from error
         # Another broker of this machine has it; nobody asked this one for just that port.
-
-    @property
-    def _telemetry_address(self) -> str:
-        return f"{self._static.ottla_telemetry_host}:{self._static.ottla_telemetry_port}"
 
     # the end
 

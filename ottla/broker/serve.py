@@ -33,7 +33,7 @@ from ottla.broker.telemetry.logs import open_log
 from ottla.compiled import build
 from ottla.config.cautions import cautions, overruled
 from ottla.config.load import Loaded, load
-from ottla.config.types import LONG_MAX
+from ottla.config.types import LONG_MAX, written
 from ottla.output import tell
 from ottla.protocol.errors import KafkaError
 
@@ -232,9 +232,8 @@ def say_ready(broker: Broker, loaded: Loaded) -> None:
     ]
     port = config.ottla_telemetry_port
     where = "none: ottla.telemetry.port=-1" if port < 0 else f"none: port {port} is in use"
-    if broker.telemetry_port is not None:
-        pages = f"http://{config.ottla_telemetry_host}:{broker.telemetry_port}"
-        where = f"{pages}/metrics, /events, /livez, /readyz"
+    if broker.telemetry_address is not None:
+        where = f"http://{broker.telemetry_address}/metrics, /events, /livez, /readyz"
     lines.append(f"  metrics     {where}")
     lines.append(f"  try         echo hello | kcat -b {address} -P -t greetings")
     lines += [f"  note        {note}" for note in _notes(broker, loaded)]
@@ -245,9 +244,6 @@ def tell_started(broker: Broker, loaded: Loaded, events: Events) -> None:
     """The same for who reads the log, which may be all that is kept of a start; and that nobody is
     asked who they are, where others than this machine can ask."""
     config = loaded.config
-    telemetry = None
-    if broker.telemetry_port is not None:
-        telemetry = f"{config.ottla_telemetry_host}:{broker.telemetry_port}"
     events.info(
         "broker_started",
         version=__version__,
@@ -257,7 +253,7 @@ def tell_started(broker: Broker, loaded: Loaded, events: Events) -> None:
         listeners=[str(one) for one in broker.listeners],
         log_dirs=list(config.data_dirs),
         flush_messages=broker.rooms.config.log_flush_interval_messages,
-        telemetry=telemetry,
+        telemetry=broker.telemetry_address,
         notes=_notes(broker, loaded),
     )
     for variable, key in loaded.misspelt_variables:
@@ -270,10 +266,9 @@ def tell_started(broker: Broker, loaded: Loaded, events: Events) -> None:
             listeners=[str(one) for one in broker.exposed_listeners],
             reason=OPEN_TO_ALL,
         )
-    if broker.telemetry_is_exposed:
-        events.warning(
-            "telemetry_unauthenticated", telemetry=telemetry, reason=TELEMETRY_OPEN_TO_ALL
-        )
+    if broker.telemetry_port is not None and broker.telemetry_is_exposed:
+        bound = written(config.ottla_telemetry_host, broker.telemetry_port)
+        events.warning("telemetry_unauthenticated", telemetry=bound, reason=TELEMETRY_OPEN_TO_ALL)
 
 
 def _notes(broker: Broker, loaded: Loaded) -> list[str]:

@@ -53,7 +53,7 @@ from ottla.config.listeners import (
 )
 from ottla.config.share_groups import ShareGroupConfig
 from ottla.config.transactions import TransactionConfig
-from ottla.config.types import LONG_MAX, Listener
+from ottla.config.types import LONG_MAX, Listener, written
 
 CLUSTER = Dynamic.CLUSTER
 BROKER = Dynamic.BROKER
@@ -616,6 +616,11 @@ class BrokerConfig(ConsumerGroupConfig, ShareGroupConfig, TransactionConfig):
     def metadata_dir(self) -> str:
         given = self.metadata_log_dir
         return path.abspath(given) if given else self.data_dirs[0]
+
+    @property
+    def telemetry_address(self) -> str:
+        """Where the telemetry is to be served, as it was set."""
+        return written(self.ottla_telemetry_host, self.ottla_telemetry_port)
 
     @property
     def roll_ms(self) -> int:

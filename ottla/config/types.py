@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 LONG_MAX = 2**63 - 1
+LOOPBACK_OF = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"}
 
 
 @dataclass(slots=True, frozen=True)
@@ -61,6 +62,16 @@ class ConfigError(Exception):
         return cls(f"{name}={value}: {reason}", name=name)
 
 
+def written(host: str, port: int) -> str:
+    """HOST:PORT; an IPv6 address stands in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def written_here(host: str, port: int) -> str:
+    """HOST:PORT at which somebody on this machine finds who listens there."""
+    return written(LOOPBACK_OF.get(host, host), port)
+
+
 @dataclass(slots=True, frozen=True)
 class Listener:
     """Where the broker listens, or where clients are told to go.
@@ -74,8 +85,7 @@ class Listener:
     protocol: str = "PLAINTEXT"
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.name}://{host}:{self.port}"
+        return f"{self.name}://{written(self.host, self.port)}"
 
 
 class ConfigType(IntEnum):

@@ -31,6 +31,7 @@ from ottla.protocol.messages.groups import FindCoordinatorRequest
 from ottla.protocol.messages.topics import CreateTopicsRequest
 from ottla.testing.embedded import Broker
 from tests.log.events import RecordedEvents
+from tests.peers.servers import free_port
 
 
 def test_a_taken_port_is_named_with_who_may_have_it_and_the_ways_out(
@@ -376,6 +377,51 @@ async def test_telemetry_that_others_can_reach_is_told_with_the_ways_out() -> No
             {"telemetry": f"0.0.0.0:{port}", "reason": serve.TELEMETRY_OPEN_TO_ALL},
         )
     ]
+
+
+@pytest.mark.parametrize(
+    ("host", "told", "asked"),
+    [("::1", "[::1]", "[::1]"), ("0.0.0.0", "127.0.0.1", "0.0.0.0"), ("::", "[::1]", "[::]")],
+)
+async def test_the_address_of_the_pages_can_be_asked_as_it_is_told(
+    capsys: pytest.CaptureFixture[str], host: str, told: str, asked: str
+) -> None:
+    events = RecordedEvents()
+    settings: dict[str, str | int] = {"ottla.telemetry.host": host, "ottla.telemetry.port": 0}
+    async with Broker(config=settings) as broker:
+        loaded = Loaded(broker.running.rooms.config)
+        serve.say_ready(broker.running, loaded)
+        serve.tell_started(broker.running, loaded, events)
+        port = broker.running.telemetry_port
+
+    assert f"  metrics     http://{told}:{port}/metrics, " in capsys.readouterr().out
+    assert events.told[0][2]["telemetry"] == f"{told}:{port}"
+    assert loaded.config.telemetry_address == f"{asked}:0"
+
+
+async def test_a_listener_on_every_ipv6_address_is_named_by_one_that_leads_there() -> None:
+    async with Broker(config={"listeners": "PLAINTEXT://[::]:0"}) as broker:
+        assert broker.bootstrap_servers.startswith("[::1]:")
+
+
+def test_two_listeners_on_one_address_are_no_other_brokers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    port = free_port()
+    listeners = f"PLAINTEXT://127.0.0.1:{port},SECOND://localhost:{port}"
+    settings = {
+        "log.dirs": tmp_path,
+        "listeners": listeners,
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SECOND:PLAINTEXT",
+        "ottla.telemetry.port": -1,
+    }
+    arguments = [f"--override={name}={value}" for name, value in settings.items()]
+
+    assert serve.main(arguments) == serve.EX_UNAVAILABLE
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        f"ottla: the listeners PLAINTEXT and SECOND both ask for 127.0.0.1:{port}: choose another"
+        " port for one of them."
+    )
 
 
 async def _alter_in_the_cluster(broker: Broker, name: str, value: str) -> None:

@@ -19,7 +19,7 @@ from ipaddress import ip_address
 from typing import NamedTuple
 
 from ottla.broker.servers import close_server, stop_listening
-from ottla.config.types import Listener
+from ottla.config.types import Listener, written
 
 LOOPBACK_CONGESTION = b"reno"
 """Every kernel has it, and every process may choose it."""
@@ -64,12 +64,20 @@ class Listening:
         Raises OSError as `bind` does: of two that have bound one port, who listens first has it.
         """
         backlog = max(backlog, BACKLOG_MIN)
-        for _, sock in self._sockets:
+        names: dict[int, str] = {}
+        for name, sock in self._sockets:
+            host, port, *_ = sock.getsockname()
             try:
                 sock.listen(backlog)
             except OSError as error:
-                host, port, *_ = sock.getsockname()
-                raise _cannot_listen(host, port, error) from error
+                other = names.get(port, name)
+                if error.errno != errno.EADDRINUSE or other == name:
+                    raise _cannot_listen(host, port, error) from error
+                said = f"the listeners {other} and {name} both ask for {written(host, port)}"
+                raise OSError(
+                    error.errno, f"{said}: choose another port for one of them."
+                ) from error
+            names[port] = name
         while self._sockets:
             name, sock = self._sockets[0]
             connected = partial(new_connection, name)
@@ -165,8 +173,7 @@ def _hosts(host: str) -> list[str | None]:
 
 
 def _cannot_listen(host: str, port: int, error: OSError) -> OSError:
-    shown = f"[{host}]" if ":" in host else host
     # A resolver has words of its own for its numbers.
     is_resolver = isinstance(error, socket.gaierror) or error.errno is None
     reason = error.strerror if is_resolver else os.strerror(error.errno or 0)
-    return OSError(error.errno, f"cannot listen on {shown}:{port}: {reason}")
+    return OSError(error.errno, f"cannot listen on {written(host, port)}: {reason}")

@@ -116,8 +116,14 @@ class TelemetryServer:
             backlog=BACKLOG,
             start_serving=False,
         )
-        bound: int = self._server.sockets[0].getsockname()[1]
-        return bound
+        return self.address[1]
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Address and port, the first of several."""
+        assert self._server is not None, "no port is bound"
+        host, port, *_ = self._server.sockets[0].getsockname()
+        return host, port
 
     @property
     def is_exposed(self) -> bool:

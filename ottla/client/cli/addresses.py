@@ -30,8 +30,3 @@ def parse_port(digits: str) -> int | None:
         return None
     port = int(digits)
     return port if 0 < port <= PORT_MAX else None
-
-
-def written(host: str, port: int) -> str:
-    """HOST:PORT as `parse_address` takes it; an IPv6 address stands in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

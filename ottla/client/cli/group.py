@@ -14,7 +14,8 @@ from urllib.parse import quote
 
 import click
 
-from ottla.client.cli.addresses import ALLOWED, parse_address, parse_port, written
+from ottla.client.cli.addresses import ALLOWED, parse_address, parse_port
+from ottla.config.types import written
 
 OWN_HOST = "127.0.0.1"
 DEFAULT_TELEMETRY = f"{OWN_HOST}:9464"

@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from ottla.client.cli.addresses import written
 from ottla.client.connection import Connection
 from ottla.config.broker import BrokerConfig, Layers
 from ottla.config.load import Loaded
-from ottla.config.types import ConfigSource
+from ottla.config.types import ConfigSource, written
 from ottla.protocol.messages.configs import DescribeConfigsRequest
 from ottla.protocol.messages.metadata import DescribeClusterRequest
 
@@ -67,14 +66,14 @@ async def _ask(host: str, port: int) -> Loaded:
             await connection.close()
     (result,) = answer.results
     if result.error_code:
-        raise Unanswered(f"{host}:{port} answers: {result.error_message}")
+        raise Unanswered(f"{written(host, port)} answers: {result.error_message}")
     return _loaded(result.configs)
 
 
 def _broker_id(cluster: Any, host: str, port: int) -> int:
     """Of who answers: the one of that address, or the first, who may be known by another."""
     if cluster.error_code or not cluster.brokers:
-        raise Unanswered(f"{host}:{port} names no broker: {cluster.error_message}")
+        raise Unanswered(f"{written(host, port)} names no broker: {cluster.error_message}")
     named = [one for one in cluster.brokers if (one.host, one.port) == (host, port)]
     broker_id: int = (named or cluster.brokers)[0].broker_id
     return broker_id
