@@ -165,6 +165,23 @@ def test_what_is_no_broker_s_telemetry_is_told_from_silence(
     assert "what answers is no broker's telemetry" in capsys.readouterr().err
 
 
+def test_a_name_that_no_group_can_have_is_told_from_silence(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["group", "why", "\udcff", "--telemetry", "127.0.0.1:1"]) == 2
+    assert "the name of a group is UTF-8" in capsys.readouterr().err
+
+
+def test_a_name_that_is_too_long_to_be_asked_for_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with BrokerThread(config={"ottla.telemetry.port": 0}) as broker:
+        port = str(broker.running.telemetry_port)
+        assert main(["group", "why", "g" * 9000, "--telemetry", port]) == 2
+
+    assert "the name is too long to be asked for, 9014 characters" in capsys.readouterr().err
+
+
 def test_a_wrong_option_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["group", "why"]) == 2
     assert "GROUP" in capsys.readouterr().err

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from http.client import OK, HTTPConnection, HTTPException
+from http.client import OK, REQUEST_HEADER_FIELDS_TOO_LARGE, HTTPConnection, HTTPException
 from typing import Any
 from urllib.parse import quote
 
@@ -41,13 +41,22 @@ def _address(
     return address
 
 
+def _group(_context: click.Context, _parameter: click.Parameter, group: str) -> str:
+    """A name that a group can have; what is no UTF-8 comes with surrogates."""
+    try:
+        group.encode()
+    except UnicodeEncodeError as error:
+        raise click.BadParameter("the name of a group is UTF-8.") from error
+    return group
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
     """Tell what happened to a group."""
 
 
 @command.command(short_help="Print each event of GROUP, with its reason.")
-@click.argument("group")
+@click.argument("group", callback=_group)
 @click.option(
     "--telemetry",
     metavar="HOST:PORT",
@@ -98,10 +107,17 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _events(host: str, port: int, group: str) -> list[dict[str, Any]]:
+    path = f"/events?group={quote(group, safe='')}"
     connection = HTTPConnection(host, port, timeout=ANSWER_SECONDS_MAX)
     try:
-        connection.request("GET", f"/events?group={quote(group, safe='')}")
+        connection.request("GET", path)
         answer = connection.getresponse()
+        if answer.status == REQUEST_HEADER_FIELDS_TOO_LARGE:
+            raise click.BadParameter(
+                f"the name is too long to be asked for, {len(path)} characters with its escapes."
+                " Without GROUP, /events tells of all groups.",
+                param_hint="GROUP",
+            )
         if answer.status != OK:
             raise HTTPException(answer.reason)
         return [json.loads(line) for line in answer.read().splitlines()]
