@@ -35,11 +35,12 @@ class Connection(asyncio.Protocol):
 
     async def request(self, message: Any, version: int) -> Any:
         """The response message; ConnectionError if the connection ends before it comes."""
-        answer = asyncio.get_running_loop().create_future()
         if self._transport is None or self._transport.is_closing():
             raise ConnectionError("the connection is closed")
+        data = self._frames.send(message, version)  # one that cannot be written waits for nothing
+        answer = asyncio.get_running_loop().create_future()
         self._open.append(answer)
-        self._transport.write(self._frames.send(message, version))
+        self._transport.write(data)
         return await answer
 
     def send_without_answer(self, message: Any, version: int) -> None:
@@ -50,7 +51,7 @@ class Connection(asyncio.Protocol):
     async def close(self) -> None:
         if self._transport is not None:
             self._transport.close()
-        await self._closed
+        await asyncio.shield(self._closed)  # which others may wait for
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclasses of asyncio's.

@@ -46,6 +46,30 @@ async def test_a_version_that_the_broker_lacks_is_answered_with_those_it_has() -
         await connection.close()
 
 
+async def test_a_request_that_cannot_be_written_takes_no_others_answer() -> None:
+    async with Broker() as broker:
+        connection = await connect(broker)
+        with pytest.raises(ValueError, match="no version 99"):
+            await connection.request(MetadataRequest(), 99)
+
+        async with asyncio.timeout(20):
+            answer = await connection.request(MetadataRequest(), 12)
+        assert type(answer) is MetadataResponse
+        await connection.close()
+
+
+async def test_who_gives_up_a_close_leaves_it_to_others() -> None:
+    async with Broker() as broker:
+        connection = await connect(broker)
+        given_up = asyncio.create_task(connection.close())
+        await asyncio.sleep(0)
+        given_up.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await given_up
+
+        await connection.close()
+
+
 async def test_open_requests_fail_when_the_connection_ends() -> None:
     async with Broker() as broker:
         connection = await connect(broker)
