@@ -185,8 +185,8 @@ class _LockedFile(PosixFile):
 
     __slots__ = ("_process",)
 
-    def __init__(self, path: str, fd: int) -> None:
-        super().__init__(path, fd)
+    def __init__(self, path: str, fd: int, held: HeldDescriptors) -> None:
+        super().__init__(path, fd, held)
         self._process = os.getpid()
 
     def close(self) -> None:
@@ -268,7 +268,7 @@ class PosixDisk:
         return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
 
     def lock(self, path: str) -> PosixFile:
-        file = _LockedFile(path, os.open(path, _OPEN_FLAGS | os.O_CREAT, 0o644))
+        file = _LockedFile(path, os.open(path, _OPEN_FLAGS | os.O_CREAT, 0o644), self.held)
         try:
             _lock_whole_file(file.fileno())
         except OSError as error:
