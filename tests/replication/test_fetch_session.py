@@ -250,7 +250,7 @@ def test_one_session_names_little_more_than_the_broker_has() -> None:
 
 
 def test_a_session_of_a_large_topic_that_was_deleted_begins_anew() -> None:
-    sessions = Sessions(partitions_max=3 * SPARE_PARTITIONS, partition_count=9000)
+    sessions = Sessions(partitions_max=10_000, partition_count=9000)
     session_id = sessions.open(list(range(9000)))
 
     sessions.partition_count = 0
