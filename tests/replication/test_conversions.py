@@ -243,6 +243,7 @@ async def test_a_close_waits_for_those_under_way_and_ends_all_others() -> None:
         await seen.workers.run()
     await closing
     seen.convert(small, 0)
+    await asyncio.sleep(0)
 
     ends = {one: [given for at, given in seen.given if at == one] for one in (0, 1)}
     assert (ends[0][0], ends[1][0]) == (b"small", b"large")
@@ -345,3 +346,21 @@ async def test_where_many_results_wait_only_the_first_of_a_partition_begins(
         await seen.workers.run()
     assert [partition for partition, _ in seen.given] == [1] * 2 + [0] * 6
     assert (seen.turns._waiting_bytes, seen.turns._result_bytes) == (0, 0)
+
+
+async def test_an_append_that_breaks_at_a_stop_does_not_end_the_wait_for_the_workers() -> None:
+    seen = Seen()
+    told: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    seen.convert(small)
+    seen.convert(small)
+    seen.queues[0].convert(small, 100, _break)
+    closing = asyncio.ensure_future(seen.turns.close())
+    await seen.workers.run()
+    await seen.workers.run()
+    await closing
+    await asyncio.sleep(0)
+
+    assert seen.given == [(0, b"small")] * 2
+    assert len(told) == 1
+    assert seen.emptied == [0]

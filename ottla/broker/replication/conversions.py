@@ -163,6 +163,7 @@ class ConversionTurns:
 
         def done(outcome: Outcome) -> None:
             self._running -= 1
+            self._end_closing()  # whoever waits for it goes on behind what follows
             if alone:
                 self._has_large = queue.has_large = False
             is_found_large = isinstance(outcome, LargeBatch) and not alone
@@ -170,12 +171,9 @@ class ConversionTurns:
                 item.is_large = True
                 queue.unbegun.appendleft(item)
                 self._ready.pop(queue, None)
-            try:
-                self.line_up(queue)
-            finally:
-                if not is_found_large:
-                    queue.converted(item, outcome)
-                self._end_closing()
+            self.line_up(queue)
+            if not is_found_large:
+                queue.converted(item, outcome)
 
         work = partial(item.work, alone=alone, give_way=Pauses().give_way)
         try:
@@ -264,7 +262,7 @@ class ConversionQueue:
             self.unbegun.popleft()
             item.records = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             self._turns.count(item, 0)
-        self._drain()
+        self._drain_soon()  # whatever one of them raises, the stop goes on
 
     def hold(self, reached: Callable[[], None]) -> Callable[[], None]:
         """Keeps what comes later waiting until what this returns is called.
