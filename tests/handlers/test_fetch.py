@@ -341,6 +341,7 @@ def _with_absent(topic_id: bytes, count: int) -> FetchRequest:
     return request
 
 
+@pytest.mark.interpreted
 async def test_who_appends_does_not_look_for_what_was_never_there(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
