@@ -27,6 +27,15 @@ def many(disk: SimDisk, count: int) -> list[Log]:
     return logs
 
 
+def written(disk: SimDisk, count: int) -> list[Log]:
+    """Logs of one record each, which is synced."""
+    logs = many(disk, count)
+    for log in logs:
+        append(log)
+        flush(log)
+    return logs
+
+
 def holders(logs: list[Log]) -> list[int]:
     """The logs, by number, whose active segment is open."""
     return [index for index, log in enumerate(logs) if log.segments.active.file is not None]
@@ -43,10 +52,7 @@ def test_a_loaded_log_holds_none() -> None:
 def test_the_oldest_are_given_back_and_opened_again() -> None:
     disk = SimDisk()
     disk.held_max = 3
-    logs = many(disk, 8)
-    for log in logs:
-        append(log)
-        flush(log)
+    logs = written(disk, 8)
     assert len(disk.held) == 8
     disk.held.release_surplus()
     assert holders(logs) == [5, 6, 7]
@@ -85,10 +91,7 @@ def test_what_is_unsynced_or_being_sent_survives() -> None:
 def test_what_is_pinned_stays_in_the_count_and_is_not_opened_twice() -> None:
     disk = SimDisk()
     disk.held_max = 1
-    logs = many(disk, 4)
-    for log in logs:
-        append(log)
-        flush(log)
+    logs = written(disk, 4)
     pinned = [log.segments.active.open() for log in logs[:2]]
     for file in pinned * 2:
         file.pin()

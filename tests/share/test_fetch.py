@@ -570,23 +570,6 @@ async def test_where_a_group_begins(house: House) -> None:
     assert await Member(house, "a").acquire() == [(2, 3, 1)]
 
 
-@pytest.mark.parametrize(
-    ("reset", "expected"),
-    [("earliest", [(0, 4, 1)]), ("latest", []), ("by_duration:PT2.5S", [(2, 4, 1)])],
-)
-async def test_a_group_may_say_where_it_begins(
-    house: House, reset: str, expected: list[tuple[int, int, int]]
-) -> None:
-    await house.create(TOPIC)
-    await produce(house, 5)  # a second apart, the last one four seconds from now
-    house.rooms.clock.advance(4_000)  # type: ignore[attr-defined]
-    await configure(house, "share.auto.offset.reset", reset)
-    await begin_unknown(house)
-
-    wait_ms = 30_000 if expected else 0
-    assert await Member(house, "a").acquire(wait_ms=wait_ms) == expected
-
-
 async def begin_unknown(house: House) -> None:
     """As the group's coordinator initializes a partition: it begins where the settings say."""
     from ottla.protocol.messages.groups import FindCoordinatorRequest

@@ -24,18 +24,28 @@ def _rules(house: House) -> ShareRules:
 
 
 @pytest.mark.parametrize(
-    ("reset", "first"), [(" earliest ", 0), ("by_duration:PT2.5S ", 2), (" by_duration:+PT2.5S", 2)]
+    ("reset", "expected"),
+    [
+        ("earliest", [(0, 4, 1)]),
+        (" earliest ", [(0, 4, 1)]),
+        ("latest", []),
+        ("by_duration:PT2.5S", [(2, 4, 1)]),
+        ("by_duration:PT2.5S ", [(2, 4, 1)]),
+        (" by_duration:+PT2.5S", [(2, 4, 1)]),
+    ],
 )
-async def test_blanks_around_where_a_group_begins_say_nothing(
-    house: House, reset: str, first: int
+async def test_a_group_may_say_where_it_begins(
+    house: House, reset: str, expected: list[tuple[int, int, int]]
 ) -> None:
+    """Blanks around it say nothing."""
     await house.create(TOPIC)
     await produce(house, 5)  # a second apart, the last one four seconds from now
     house.rooms.clock.advance(4_000)  # type: ignore[attr-defined]
     await configure(house, "share.auto.offset.reset", reset)
     await begin_unknown(house)
 
-    assert await Member(house, "a").acquire(wait_ms=30_000) == [(first, 4, 1)]
+    wait_ms = 30_000 if expected else 0
+    assert await Member(house, "a").acquire(wait_ms=wait_ms) == expected
 
 
 @pytest.mark.parametrize(
