@@ -23,7 +23,7 @@ from ottla.broker import kernel_sends, linux_aio, serve
 from ottla.broker.broker import Broker
 from ottla.broker.kernel_sends import KernelSends
 from ottla.broker.log.unreadable import UnreadableRanges
-from ottla.broker.network.outbox import JOINT_MIN, Outbox, TurnEnd
+from ottla.broker.network.outbox import GROUP, JOINT_MIN, Outbox, TurnEnd
 from ottla.broker.network.page_cache import PageCache
 from ottla.broker.network.send_buffer import DEFAULT_BYTES, SendBuffer
 from tests.log.events import RecordedEvents
@@ -267,6 +267,47 @@ async def test_every_peer_reads_what_was_put_whatever_left_jointly(
         assert all(size <= joint.bytes_max for sizes in joint.given for size in sizes)
 
 
+async def test_those_of_a_long_turn_leave_before_its_end(pairs: list[Pair]) -> None:
+    """And each that is refused is told why at the end, once."""
+    joint = Scripted({own.fileno(): own for own, _ in pairs}, 0)
+    with ThreadPoolExecutor(1) as workers:
+        house = Answering(pairs, workers)
+        house.turn_end.joint = joint
+        sent: list[int] = []
+        for number in range(2 * GROUP + 1):
+            house.put(number, b"answer")
+            sent.append(sum(map(len, joint.given)))
+        assert sent == [*[0] * (GROUP - 1), *[GROUP] * GROUP, *[2 * GROUP] * 2]
+        assert house.drained == []
+
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert [received(peer, 6) for _, peer in pairs[: 2 * GROUP + 1]] == [b"answer"] * (
+            2 * GROUP + 1
+        )
+        assert sorted(house.drained) == list(range(2 * GROUP + 1))
+
+
+@needs_linux
+@pytest.mark.parametrize("more", [b"", b" and more"])
+async def test_who_had_no_room_in_a_group_waits_for_it(pairs: list[Pair], more: bytes) -> None:
+    """And gets all in order, whatever else it was given meanwhile."""
+    with ThreadPoolExecutor(1) as workers:
+        house = Answering(pairs, workers)
+        house.turn_end.joint = opened()
+        filled(pairs[FULL][0])
+        for number in range(GROUP):
+            house.put(number, b"answer")
+        before = received(pairs[FULL][1])
+        if more:
+            house.put(FULL, more)
+        async with asyncio.timeout(10):
+            while len(house.drained) < GROUP:
+                await asyncio.sleep(0)
+        assert (received(pairs[FULL][1]), set(before)) == (b"answer" + more, {0})
+        assert house.failures == []
+
+
 async def test_a_few_leave_one_by_one(pairs: list[Pair]) -> None:
     joint = Scripted({own.fileno(): own for own, _ in pairs}, 0)
     with ThreadPoolExecutor(1) as workers:
@@ -338,26 +379,33 @@ async def test_who_is_full_or_closed_is_left_alone(pairs: list[Pair]) -> None:
         assert received(pairs[5][1], 6) == b"answer"
 
 
-async def test_what_was_not_sent_leaves_with_the_next_turn(pairs: list[Pair]) -> None:
-    """No memory was left for it, say."""
+@pytest.mark.parametrize("count", [JOINT_MIN, GROUP, GROUP + 1])
+@pytest.mark.parametrize("failure", [MemoryError(), AssertionError("lost"), OSError("lost")])
+async def test_what_was_not_sent_leaves_with_the_next_turn(
+    pairs: list[Pair], failure: Exception, count: int
+) -> None:
+    """No memory was left for it, say. Nobody who answers hears of it, and nothing leaves before the
+    loop has: a broken invariant ends the broker there."""
 
     class Failing(Scripted):
         def send(self, wanted: Sequence[tuple[int, bytearray]]) -> list[int]:
             if not self.given:
                 self.given.append([])
-                raise MemoryError
+                raise failure
             return super().send(wanted)
 
-    loop = asyncio.get_running_loop()
-    told: list[dict[str, object]] = []
-    loop.set_exception_handler(lambda _, context: told.append(context))
+    def note(_loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        told.append((context["exception"], [received(peer) for _, peer in pairs]))
+
+    told: list[tuple[object, list[bytes]]] = []
+    asyncio.get_running_loop().set_exception_handler(note)
     with ThreadPoolExecutor(1) as workers:
         house = Answering(pairs, workers)
         house.turn_end.joint = Failing({own.fileno(): own for own, _ in pairs}, 0)
-        for number in range(JOINT_MIN):
+        for number in range(count):
             house.put(number, b"answer")
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 
-        assert [received(peer, 6) for _, peer in pairs[:JOINT_MIN]] == [b"answer"] * JOINT_MIN
-        assert [type(context["exception"]) for context in told] == [MemoryError]
+        assert [received(peer, 6) for _, peer in pairs[:count]] == [b"answer"] * count
+        assert told == [(failure, [b""] * len(pairs))]

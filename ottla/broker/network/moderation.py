@@ -17,12 +17,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-REST_S_PER_TASK = 0.00002
-"""Of those that are for each processor: 0.8 ms where there are 40, each of which waits for its turn
-several times as long. With half of it 64 clients on two processors had 0.63 to 0.73 of the p99
-that they have without; since small answers leave jointly they have 1.07 of the rate with all of it,
-0.97 of the p99 and 0.94 of the broker's CPU. Half as much again brought no more."""
-REST_S_MAX = 0.001
+REST_S_PER_TASK = 0.00003
+"""Of those that are for each processor: 1.2 ms where there are 40, each of which waits for its turn
+several times as long. With a third of it 64 clients on two processors had 0.63 to 0.73 of the p99
+that they have without. Two thirds brought 1.07 of the rate once small answers left jointly; all of
+it brings 0.84 to 0.98 of the p99 since those of a long turn leave in groups, and a third more
+nothing but 0.94 to 0.98 of the rate."""
+REST_S_MAX = 0.0015
 """Of 50 tasks for each processor; more were not measured."""
 RESTS_PER_PROCESSOR = 16
 """Before the next processor: 15 ms or so. With 8 the rate was 0.92 to 0.99 of this, with 32 the p99
