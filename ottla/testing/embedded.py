@@ -283,7 +283,11 @@ class BrokerThread:
             self._thread = _LoopThread(self._use_uvloop)
             self.call(self._broker.start())
         except BaseException:
-            self._end()
+            try:
+                if self._broker._running is not None:  # it had started when that was to end it
+                    self.call(self._broker.stop())
+            finally:
+                self._end()
             raise
 
     def stop(self) -> None:

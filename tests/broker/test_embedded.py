@@ -409,28 +409,43 @@ class Interrupted(Exception):
 
 @pytest.fixture
 def interrupting() -> Iterator[Callable[[], None]]:
-    """Interrupts the main thread, from another."""
+    """Interrupts the main thread, from another, which goes on when that has heard of it."""
 
     def interrupted(*_: object) -> None:
+        heard.set()
         raise Interrupted
 
-    main = threading.main_thread().ident
-    assert main is not None
+    def interrupt() -> None:
+        # A thread that is about to wait for a lock hears of a signal when it has it.
+        for _ in range(1000):
+            signal.pthread_kill(main, signal.SIGUSR2)
+            if heard.wait(0.01):
+                return
+        raise AssertionError("nobody heard")
+
+    heard = threading.Event()
+    main = threading.main_thread().ident or 0
     before = signal.signal(signal.SIGUSR2, interrupted)
-    yield lambda: signal.pthread_kill(main, signal.SIGUSR2)
+    yield interrupt
     signal.signal(signal.SIGUSR2, before)
 
 
+@pytest.mark.parametrize("has_ended", [False, True])
 @pytest.mark.parametrize("verb", ["start", "stop"])
 def test_who_is_interrupted_leaves_no_broker_behind(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     interrupting: Callable[[], None],
     verb: str,
+    has_ended: bool,
 ) -> None:
     async def work(self: RunningBroker) -> None:
-        interrupting()
-        await undisturbed(self)
+        if has_ended:
+            await undisturbed(self)
+            interrupting()
+        else:
+            interrupting()
+            await undisturbed(self)
 
     undisturbed = getattr(RunningBroker, verb)
     before = _threads()
