@@ -234,6 +234,11 @@ class Answering:
         self.outboxes[number].put(bytearray(data), [])
         self.outboxes[number].schedule()
 
+    def answer(self, count: int) -> None:
+        """The first so many connections."""
+        for number in range(count):
+            self.put(number, b"answer")
+
 
 @pytest.mark.parametrize("seed", range(5))
 async def test_every_peer_reads_what_was_put_whatever_left_jointly(
@@ -282,9 +287,8 @@ async def test_those_of_a_long_turn_leave_before_its_end(pairs: list[Pair]) -> N
 
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        assert [received(peer, 6) for _, peer in pairs[: 2 * GROUP + 1]] == [b"answer"] * (
-            2 * GROUP + 1
-        )
+        peers = [peer for _, peer in pairs[: 2 * GROUP + 1]]
+        assert [received(peer, 6) for peer in peers] == [b"answer"] * len(peers)
         assert sorted(house.drained) == list(range(2 * GROUP + 1))
 
 
@@ -296,8 +300,7 @@ async def test_who_had_no_room_in_a_group_waits_for_it(pairs: list[Pair], more: 
         house = Answering(pairs, workers)
         house.turn_end.joint = opened()
         filled(pairs[FULL][0])
-        for number in range(GROUP):
-            house.put(number, b"answer")
+        house.answer(GROUP)
         before = received(pairs[FULL][1])
         if more:
             house.put(FULL, more)
@@ -330,8 +333,7 @@ async def test_who_has_gone_is_told_apart(pairs: list[Pair]) -> None:
         house.turn_end.joint = opened()
         pairs[2][0].shutdown(socket.SHUT_WR)
         gone(pairs[3][1])
-        for number in range(JOINT_MIN + 2):
-            house.put(number, b"answer")
+        house.answer(JOINT_MIN + 2)
         await asyncio.sleep(0)
 
         assert house.failures == ["EPIPE", "ECONNRESET"]
@@ -346,8 +348,7 @@ async def test_who_has_no_room_gets_it_all_when_there_is_some(pairs: list[Pair])
         house = Answering(pairs, workers)
         house.turn_end.joint = opened()
         filled(pairs[FULL][0])
-        for number in range(JOINT_MIN):
-            house.put(number, b"answer")
+        house.answer(JOINT_MIN)
         await asyncio.sleep(0)
         assert sorted(house.drained) == [0, *range(2, JOINT_MIN)]
 
@@ -369,8 +370,7 @@ async def test_who_is_full_or_closed_is_left_alone(pairs: list[Pair]) -> None:
         filled(pairs[FULL][0])
         house.put(FULL, b"waits for room")
         await asyncio.sleep(0)
-        for number in range(JOINT_MIN + 2):
-            house.put(number, b"answer")
+        house.answer(JOINT_MIN + 2)
         house.outboxes[4].close()
         stack.enter_context(pairs[5][0].dup())
         await asyncio.sleep(0)
@@ -402,8 +402,7 @@ async def test_what_was_not_sent_leaves_with_the_next_turn(
     with ThreadPoolExecutor(1) as workers:
         house = Answering(pairs, workers)
         house.turn_end.joint = Failing({own.fileno(): own for own, _ in pairs}, 0)
-        for number in range(count):
-            house.put(number, b"answer")
+        house.answer(count)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 
