@@ -273,7 +273,7 @@ async def test_every_peer_reads_what_was_put_whatever_left_jointly(
 
 
 async def test_those_of_a_long_turn_leave_before_its_end(pairs: list[Pair]) -> None:
-    """And each that is refused is told why at the end, once."""
+    """And are told of it at the end, with those that left in parts."""
     joint = Scripted({own.fileno(): own for own, _ in pairs}, 0)
     with ThreadPoolExecutor(1) as workers:
         house = Answering(pairs, workers)

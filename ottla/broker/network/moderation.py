@@ -21,8 +21,8 @@ REST_S_PER_TASK = 0.00003
 """Of those that are for each processor: 1.2 ms where there are 40, each of which waits for its turn
 several times as long. With a third of it 64 clients on two processors had 0.63 to 0.73 of the p99
 that they have without. Two thirds brought 1.07 of the rate once small answers left jointly; all of
-it brings 0.84 to 0.98 of the p99 since those of a long turn leave in groups, and a third more
-nothing but 0.94 to 0.98 of the rate."""
+it brings 0.84 to 0.98 of the p99 since those of a long turn leave in groups. A third more has 0.94
+to 0.98 of that, and 0.95 to 0.98 of the rate."""
 REST_S_MAX = 0.0015
 """Of 50 tasks for each processor; more were not measured."""
 RESTS_PER_PROCESSOR = 16
