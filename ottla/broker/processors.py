@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import select
 import time
 from contextlib import suppress
 
 LOAD = "/proc/loadavg"
 _LOAD_BYTES = 64
+STEP_S = 0.0001
+"""Of leaving; behind each the loop's descriptors are looked at, which takes some microseconds."""
 _ANY_PROCESSOR = range(8192)
 """As many as Linux can be built for, so that those are in it that are plugged in later."""
 
 
 class LinuxProcessors:
-    """`Processors` of the thread that uses it."""
+    """`Processors` of a loop and its thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, watched: select.epoll) -> None:
+        """`watched` has the descriptors that the loop reads from."""
         self.count = os.cpu_count() or 1
+        self._watched = watched
         self._moves = 0
 
     @classmethod
-    def open(cls) -> LinuxProcessors | None:
-        """None where the system has no such figures, or forbids them."""
-        if not hasattr(os, "sched_setaffinity"):
+    def open(cls, loop: asyncio.AbstractEventLoop) -> LinuxProcessors | None:
+        """None where the system has no such figures, or forbids them, or the loop does not say
+        where it waits."""
+        watched = _watched_by(loop) if hasattr(os, "sched_setaffinity") else None
+        if watched is None:
             return None
-        processors = cls()
+        processors = cls(watched)
         return processors if processors.runnable() else None
 
     def runnable(self) -> int:
@@ -41,9 +49,14 @@ class LinuxProcessors:
         finally:
             os.close(descriptor)
 
-    def leave(self, seconds: float) -> None:
-        """Sleeps."""
-        time.sleep(seconds)
+    def leave(self, seconds: float, enough: int) -> None:
+        """Sleeps for so long, or until so many of the loop's descriptors are ready."""
+        end_s = time.monotonic() + seconds
+        while (left_s := end_s - time.monotonic()) > 0:
+            time.sleep(min(left_s, STEP_S))
+            # Who is found here is found by the loop once more: it is not told of edges.
+            if enough and len(self._watched.poll(0, enough)) >= enough:
+                return
 
     def move(self) -> None:
         """Goes to the next, free to leave it again. Whoever may not run on all of them was put
@@ -54,3 +67,15 @@ class LinuxProcessors:
                 self._moves += 1
                 os.sched_setaffinity(0, {ours[self._moves % len(ours)]})
                 os.sched_setaffinity(0, _ANY_PROCESSOR)
+
+
+def _watched_by(loop: asyncio.AbstractEventLoop) -> select.epoll | None:
+    """What a loop waits on, under a descriptor of our own. Neither kind of loop promises to name
+    it: uvloop does by a method of its tests, the standard one by its selector."""
+    backend = getattr(loop, "_get_backend_id", None)
+    if backend is None:
+        backend = getattr(getattr(loop, "_selector", None), "fileno", None)
+    try:
+        return select.epoll.fromfd(os.dup(backend())) if backend is not None else None
+    except (OSError, ValueError):
+        return None

@@ -170,7 +170,7 @@ def test_a_kernel_that_does_not_do_it_is_found_out(
 
 
 @needs_linux
-def test_a_service_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_service_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
     opened()
     turn_end = SimpleNamespace(joint=None)
     server = SimpleNamespace(turn_end=turn_end, moderate=lambda _moderation: None)

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import sys
+import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import cast
 
 import pytest
+import uvloop
 
 from ottla.broker import processors as machine_processors
 from ottla.broker.network.moderation import (
+    CLIENTS_BACK,
     CONNECTIONS_MIN,
     REST_S_MAX,
     REST_S_PER_TASK,
     RESTS_PER_PROCESSOR,
     STALE_S,
     TASKS_PER_PROCESSOR_MIN,
+    WINDOWS_COUNTED,
     Moderation,
 )
 from ottla.broker.network.outbox import SENDFILE_MIN, Outbox, TurnEnd
@@ -32,6 +38,7 @@ CROWD = 2 * TASKS_PER_PROCESSOR_MIN + 1
 REST_S = CROWD / 2 * REST_S_PER_TASK
 UPTIME_MS = 1_234_567
 TURNS_PER_MS = 4
+WINDOW_MS = 2
 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="no /proc/loadavg")
 
@@ -45,13 +52,15 @@ class Machine:
         self.tasks = tasks
         self.looks = 0
         self.did: list[object] = []
+        self.enough: list[int] = []
 
     def runnable(self) -> int:
         self.looks += 1
         return self.tasks
 
-    def leave(self, seconds: float) -> None:
+    def leave(self, seconds: float, enough: int) -> None:
         self.did.append(seconds)
+        self.enough.append(enough)
 
     def move(self) -> None:
         self.did.append("moves")
@@ -80,6 +89,34 @@ def test_many_connections_on_a_crowded_machine_are_served_together() -> None:
     assert busy(moderation, ms=2, from_ms=UPTIME_MS + 2) == 2 * TURNS_PER_MS
     moderation.rest()
     assert (machine.did, moderation.rests) == ([REST_S], 1)
+
+
+def test_a_rest_ends_when_most_of_those_who_take_part_have_sent() -> None:
+    """Also of those who are answered in another window."""
+    machine = Machine()
+    moderation = Moderation(machine)
+    others = [object() for _ in range(CONNECTIONS_MIN + 4)]
+    busy(moderation)
+    busy(moderation, others, from_ms=UPTIME_MS + 4)
+    moderation.rest()
+
+    assert machine.enough == [int((len(MANY) + len(others)) * CLIENTS_BACK)]
+
+
+def test_who_has_gone_is_soon_not_waited_for() -> None:
+    machine = Machine()
+    moderation = Moderation(machine)
+    busy(moderation, [object() for _ in range(10 * CONNECTIONS_MIN)])
+    moderation.rest()
+    busy(moderation, ms=2 * WINDOWS_COUNTED * WINDOW_MS, from_ms=UPTIME_MS + 4)
+    moderation.rest()
+    now_ms = UPTIME_MS + 4 + 2 * WINDOWS_COUNTED * WINDOW_MS + 1000 * STALE_S
+    moderation.turn(MANY[:2], now_ms / 1000, is_held_up=False)
+    moderation.rest()
+
+    many, few = 10 * CONNECTIONS_MIN * CLIENTS_BACK, CONNECTIONS_MIN * CLIENTS_BACK
+
+    assert machine.enough == [int(many), int(few), 0]
 
 
 @pytest.mark.parametrize(("tasks", "rest_s"), [(2 * CROWD, 2 * REST_S), (10_000, REST_S_MAX)])
@@ -252,9 +289,15 @@ class _Clock:
         return self._now_ms[0] / 1000
 
 
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    with asyncio.Runner() as runner:
+        yield runner.get_loop()
+
+
 @needs_linux
-def test_linux_tells_how_many_tasks_run() -> None:
-    processors = LinuxProcessors.open()
+def test_linux_tells_how_many_tasks_run(loop: asyncio.AbstractEventLoop) -> None:
+    processors = LinuxProcessors.open(loop)
 
     assert processors is not None
     assert processors.runnable() >= 1, "we do"
@@ -263,19 +306,87 @@ def test_linux_tells_how_many_tasks_run() -> None:
 
 @pytest.mark.parametrize("text", [None, "", "0.1 0.2 0.3", "0.1 0.2 0.3 many/200 1\n"])
 def test_a_system_that_does_not_tell_has_no_such_processors(
-    text: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    text: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    loop: asyncio.AbstractEventLoop,
 ) -> None:
     path = tmp_path / "loadavg"
     if text is not None:
         path.write_text(text, encoding="ascii")
     monkeypatch.setattr(machine_processors, "LOAD", str(path))
 
-    assert LinuxProcessors.open() is None
+    assert LinuxProcessors.open(loop) is None
+
+
+@pytest.mark.parametrize("backend", [None, staticmethod(lambda: -1)])
+def test_nor_has_a_loop_that_does_not_say_where_it_waits(
+    backend: Callable[[], int] | None,
+) -> None:
+    class Loop:
+        _get_backend_id = backend
+
+    assert LinuxProcessors.open(cast(asyncio.AbstractEventLoop, Loop())) is None
+
+
+LOOPS = {"standard": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
 @needs_linux
-def test_a_move_leaves_us_free_and_whoever_pinned_us_has_the_last_word() -> None:
-    processors = LinuxProcessors.open()
+@pytest.mark.parametrize("kind", LOOPS)
+def test_whoever_has_sent_ends_a_rest_and_is_still_served(kind: str) -> None:
+    heard: list[bytes] = []
+
+    def hear(ours: socket.socket) -> None:
+        heard.append(ours.recv(10))
+
+    async def rest() -> tuple[float, float]:
+        loop = asyncio.get_running_loop()
+        processors = LinuxProcessors.open(loop)
+        assert processors is not None
+        with ExitStack() as stack:
+            pairs = [socket.socketpair() for _ in range(3)]
+            for theirs, ours in pairs:
+                stack.enter_context(theirs)
+                stack.enter_context(ours)
+                loop.add_reader(ours, hear, ours)
+            await asyncio.sleep(0)  # uvloop tells the kernel then
+            for theirs, _ in pairs[:2]:
+                theirs.send(b"a request")
+            began_s = time.monotonic()
+            processors.leave(30, 2)
+            with_enough_s = time.monotonic() - began_s
+            processors.leave(0.02, 3)
+            in_all_s = time.monotonic() - began_s
+            while len(heard) < 2:
+                await asyncio.sleep(0)
+            for _, ours in pairs:
+                loop.remove_reader(ours)
+        return with_enough_s, in_all_s - with_enough_s
+
+    with asyncio.Runner(loop_factory=LOOPS[kind]) as runner:
+        with_enough_s, with_too_few_s = runner.run(asyncio.wait_for(rest(), 60))
+
+    assert with_enough_s < 15
+    assert with_too_few_s >= 0.02
+    assert heard == [b"a request"] * 2
+
+
+@needs_linux
+def test_without_a_number_a_rest_has_its_time(loop: asyncio.AbstractEventLoop) -> None:
+    processors = LinuxProcessors.open(loop)
+    assert processors is not None
+    began_s = time.monotonic()
+    processors.leave(0.01, 0)
+
+    assert time.monotonic() - began_s >= 0.01
+
+
+@needs_linux
+def test_a_move_leaves_us_free_and_whoever_pinned_us_has_the_last_word(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    processors = LinuxProcessors.open(loop)
     assert processors is not None
     all_of_them = os.sched_getaffinity(0)
     one = {max(all_of_them)}
@@ -290,8 +401,10 @@ def test_a_move_leaves_us_free_and_whoever_pinned_us_has_the_last_word() -> None
 
 
 @needs_linux
-def test_a_move_goes_to_each_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    processors = LinuxProcessors.open()
+def test_a_move_goes_to_each_in_turn(
+    monkeypatch: pytest.MonkeyPatch, loop: asyncio.AbstractEventLoop
+) -> None:
+    processors = LinuxProcessors.open(loop)
     assert processors is not None
     processors.count = 3
     went: list[list[int]] = []
