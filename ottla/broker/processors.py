@@ -29,7 +29,8 @@ class LinuxProcessors:
     def open(cls, loop: asyncio.AbstractEventLoop) -> LinuxProcessors | None:
         """None where the system has no such figures, or forbids them, or the loop does not say
         where it waits."""
-        watched = _watched_by(loop) if hasattr(os, "sched_setaffinity") else None
+        is_linux = hasattr(os, "sched_setaffinity") and hasattr(select, "epoll")
+        watched = _watched_by(loop) if is_linux else None
         if watched is None:
             return None
         processors = cls(watched)

@@ -211,7 +211,7 @@ def _tame_collector(broker: Broker) -> None:
 
 def _share_processors(broker: Broker) -> None:
     """The loop rests where many wait for the processors, which somebody's own is not to; and many
-    small answers wake nobody before the last of them has left."""
+    small answers leave together, so that the first wakes nobody before the last has left."""
     processors = LinuxProcessors.open(asyncio.get_running_loop())
     if processors is not None:
         broker.server.moderate(Moderation(processors))

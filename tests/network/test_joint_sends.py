@@ -292,6 +292,19 @@ async def test_those_of_a_long_turn_leave_before_its_end(pairs: list[Pair]) -> N
         assert sorted(house.drained) == list(range(2 * GROUP + 1))
 
 
+async def test_each_turn_has_its_groups(pairs: list[Pair]) -> None:
+    joint = Scripted({own.fileno(): own for own, _ in pairs}, 0)
+    with ThreadPoolExecutor(1) as workers:
+        house = Answering(pairs, workers)
+        house.turn_end.joint = joint
+        for _ in range(2):
+            before = sum(map(len, joint.given))
+            house.answer(GROUP)
+            assert sum(map(len, joint.given)) == before + GROUP
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+
+
 @needs_linux
 @pytest.mark.parametrize("more", [b"", b" and more"])
 async def test_who_had_no_room_in_a_group_waits_for_it(pairs: list[Pair], more: bytes) -> None:
@@ -327,17 +340,18 @@ async def test_a_few_leave_one_by_one(pairs: list[Pair]) -> None:
 
 
 @needs_linux
-async def test_who_has_gone_is_told_apart(pairs: list[Pair]) -> None:
+@pytest.mark.parametrize("count", [JOINT_MIN + 2, GROUP, GROUP + JOINT_MIN])
+async def test_who_has_gone_is_told_apart(pairs: list[Pair], count: int) -> None:
     with ThreadPoolExecutor(1) as workers:
         house = Answering(pairs, workers)
         house.turn_end.joint = opened()
         pairs[2][0].shutdown(socket.SHUT_WR)
         gone(pairs[3][1])
-        house.answer(JOINT_MIN + 2)
+        house.answer(count)
         await asyncio.sleep(0)
 
         assert house.failures == ["EPIPE", "ECONNRESET"]
-        assert sorted(house.drained) == [0, 1, *range(4, JOINT_MIN + 2)]
+        assert sorted(house.drained) == [0, 1, *range(4, count)]
         assert [received(pairs[i][1], 6) for i in (0, 4)] == [b"answer"] * 2
         assert received(pairs[2][1]) == b""
 
@@ -379,7 +393,7 @@ async def test_who_is_full_or_closed_is_left_alone(pairs: list[Pair]) -> None:
         assert received(pairs[5][1], 6) == b"answer"
 
 
-@pytest.mark.parametrize("count", [JOINT_MIN, GROUP, GROUP + 1])
+@pytest.mark.parametrize("count", [JOINT_MIN, GROUP, GROUP + 1, 2 * GROUP])
 @pytest.mark.parametrize("failure", [MemoryError(), AssertionError("lost"), OSError("lost")])
 async def test_what_was_not_sent_leaves_with_the_next_turn(
     pairs: list[Pair], failure: Exception, count: int
@@ -403,6 +417,7 @@ async def test_what_was_not_sent_leaves_with_the_next_turn(
         house = Answering(pairs, workers)
         house.turn_end.joint = Failing({own.fileno(): own for own, _ in pairs}, 0)
         house.answer(count)
+        assert [received(peer) for _, peer in pairs] == [b""] * len(pairs)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import socket
 import sys
 import time
@@ -101,6 +102,33 @@ def test_a_rest_ends_when_most_of_those_who_take_part_have_sent() -> None:
     moderation.rest()
 
     assert machine.enough == [int((len(MANY) + len(others)) * CLIENTS_BACK)]
+
+
+def test_who_takes_part_is_remembered_from_one_count_to_the_next() -> None:
+    """Half of them have an answer in each window, and a count begins anew behind some."""
+    machine = Machine()
+    moderation = Moderation(machine)
+    halves = [[object() for _ in range(CONNECTIONS_MIN)] for _ in range(2)]
+    for window in range(3 * WINDOWS_COUNTED):
+        now_ms = UPTIME_MS + WINDOW_MS * window
+        moderation.turn(halves[window % 2], now_ms / 1000, is_held_up=window % 3 == 0)
+        if window > 2:
+            moderation.rest()
+
+    assert set(machine.enough) == {int(2 * CONNECTIONS_MIN * CLIENTS_BACK)}
+
+
+def test_a_pause_begins_a_count_anew() -> None:
+    machine = Machine()
+    moderation = Moderation(machine)
+    busy(moderation, [object() for _ in range(10 * CONNECTIONS_MIN)], ms=WINDOW_MS * 3)
+    from_ms = int(UPTIME_MS + WINDOW_MS * 3 + 1000 * STALE_S)
+    for window in range(2 * WINDOWS_COUNTED):
+        moderation.turn(MANY, (from_ms + WINDOW_MS * window) / 1000, is_held_up=False)
+        if window:
+            moderation.rest()
+
+    assert set(machine.enough) == {int(CONNECTIONS_MIN * CLIENTS_BACK)}
 
 
 def test_who_has_gone_is_soon_not_waited_for() -> None:
@@ -246,8 +274,8 @@ def test_the_loop_rests_behind_the_answers_of_a_turn(of_a_file: bool, is_syncing
     assert machine.did == expected
 
 
-@pytest.mark.parametrize("waits_for", [None, "disk", "cold", "lane"])
-async def test_a_broker_rests_unless_somebody_waits_for_the_disk_or_the_lane(
+@pytest.mark.parametrize("waits_for", [None, "disk", "cold", "lane", "conversion"])
+async def test_a_broker_rests_unless_somebody_waits_for_something_else(
     waits_for: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine = Machine()
@@ -266,6 +294,8 @@ async def test_a_broker_rests_unless_somebody_waits_for_the_disk_or_the_lane(
             monkeypatch.setattr(broker.running.replicas, "_syncing", 1)
         if waits_for == "cold":
             server.page_cache.cold_sends_under_way = 1
+        if waits_for == "conversion":
+            monkeypatch.setattr(broker.running.replicas.conversions, "_running", 1)
         if waits_for == "lane":
             monkeypatch.setattr(server.lane, "_waiting", deque([object()]))
         for _ in range(8):
@@ -373,13 +403,43 @@ def test_whoever_has_sent_ends_a_rest_and_is_still_served(kind: str) -> None:
 
 
 @needs_linux
-def test_without_a_number_a_rest_has_its_time(loop: asyncio.AbstractEventLoop) -> None:
+@pytest.mark.parametrize("enough", [0, 4])
+def test_nobody_who_rests_needs_a_processor(loop: asyncio.AbstractEventLoop, enough: int) -> None:
     processors = LinuxProcessors.open(loop)
     assert processors is not None
-    began_s = time.monotonic()
-    processors.leave(0.01, 0)
+    began_s, used_s = time.monotonic(), time.thread_time()
+    processors.leave(0.1, enough)
 
-    assert time.monotonic() - began_s >= 0.01
+    assert time.monotonic() - began_s >= 0.1
+    assert time.thread_time() - used_s < 0.05
+
+
+@needs_linux
+@pytest.mark.parametrize("kind", LOOPS)
+def test_no_loop_is_told_of_edges(kind: str) -> None:
+    """Else what is looked at in a rest would not be told to the loop."""
+
+    async def masks() -> list[int]:
+        processors = LinuxProcessors.open(asyncio.get_running_loop())
+        assert processors is not None
+        loop = asyncio.get_running_loop()
+        ours, theirs = socket.socketpair()
+        async with await loop.create_server(asyncio.Protocol, "127.0.0.1", 0):
+            _, writer = await asyncio.open_connection(sock=ours)
+            loop.add_reader(theirs, print)
+            await asyncio.sleep(0)
+            told = Path(f"/proc/self/fdinfo/{processors._watched.fileno()}").read_text("ascii")
+            loop.remove_reader(theirs)
+            theirs.close()
+            writer.close()
+            await writer.wait_closed()
+        return [int(line.split()[3], 16) for line in told.splitlines() if line.startswith("tfd:")]
+
+    with asyncio.Runner(loop_factory=LOOPS[kind]) as runner:
+        found = runner.run(masks())
+
+    assert len(found) >= 4, "the loop's own, the server's, and both ends of a connection"
+    assert not any(mask & select.EPOLLET for mask in found)
 
 
 @needs_linux

@@ -55,10 +55,10 @@ JOINT_MIN = 8
 """So many small answers of one turn leave in one call. It costs 10 us more than one send and half a
 microsecond more than each, which fewer, of clients for whom there is a processor, do not bring."""
 GROUP = 24
-"""Answers of a turn that wait for others at most. With 64 clients on two processors a turn has 32
-requests in the median, and for a quarter of the time one processor was idle, for nobody had an
-answer before the end of a turn. 16 and 28 did as well; with eight the broker loses its processor in
-the midst of a turn more often."""
+"""Small answers of a turn that wait for others at most. With 64 clients on two processors a turn
+has 32 requests in the median, and for a quarter of the time one processor was idle, for nobody had
+an answer before its end. 16 and 28 did as well; with eight the broker loses its processor in the
+midst of a turn more often."""
 
 # Linux alone tells of a peer that has closed while its bytes are unread; all tell of a reset.
 _SENDS_NO_MORE = getattr(select, "POLLRDHUP", 0)
@@ -226,6 +226,7 @@ class TurnEnd:
         finally:
             # One of them may have broken: those behind it are not to blame.
             self._outboxes = outboxes[sent:] + self._outboxes
+            self._grouped = 0
             if (self._outboxes or self._waiting) and not self._is_due:
                 self._is_due = True
                 self._loop.call_soon(self._send)
@@ -354,7 +355,8 @@ class Outbox:
             self._items.append(view[start:])
 
     def schedule(self) -> None:
-        """Sends at the end of this turn of the loop, together with what else is ready then."""
+        """Sends at the end of this turn of the loop, together with what else is ready then, or
+        before it in a group."""
         if not self._scheduled:
             self._scheduled = True
             self._turn_end.add(self)
@@ -365,8 +367,9 @@ class Outbox:
 
     @property
     def only_item(self) -> bytearray | None:
-        """What is to be sent now, if it is all in one piece."""
-        if self._stopped or self._closed or len(self._items) != 1:
+        """What is to be sent now, if it is all in one piece. What a socket has refused is not."""
+        is_refused = self._error is not None
+        if self._stopped or self._closed or is_refused or len(self._items) != 1:
             return None
         item = self._items[0]
         return item if isinstance(item, bytearray) else None

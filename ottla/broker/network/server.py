@@ -233,11 +233,19 @@ class Server:
 
     def moderate(self, moderation: Moderation) -> None:
         """Has the loop rest from now on, where many tasks wait for the processors."""
-        is_syncing, lane, cache = self.rooms.replicas.is_syncing, self.lane, self.page_cache
+        replicas, lane, cache = self.rooms.replicas, self.lane, self.page_cache
+        conversions = replicas.conversions
+
+        def is_held_up() -> bool:
+            return (
+                replicas.is_syncing()
+                or lane.is_waited_for
+                or cache.cold_sends_under_way > 0
+                or conversions.are_under_way
+            )
+
         self.moderation = moderation
-        self.turn_end.moderate(
-            moderation, lambda: is_syncing() or lane.is_waited_for or cache.cold_sends_under_way > 0
-        )
+        self.turn_end.moderate(moderation, is_held_up)
 
     def pause(self) -> None:
         """Accepts and reads no more; what has been taken up is still served."""

@@ -98,6 +98,11 @@ class ConversionTurns:
         )
 
     @property
+    def are_under_way(self) -> bool:
+        """Whether a worker is busy with one, or its result waits for the loop."""
+        return self._running > 0
+
+    @property
     def is_full(self) -> bool:
         """Whether so much waits that nobody should add to it."""
         return self._waiting_bytes >= WAITING_BYTES_MAX
