@@ -25,14 +25,12 @@ REST_S_MAX = 0.003
 """Of 50 tasks for each processor; more were not measured."""
 CLIENTS_BACK = 0.6
 """Of the clients that take part, so many have sent when a rest ends before its time. With 64 on two
-processors nobody ran for 7 to 16 % of the time without that; with it, rests of twice the length and
-a quarter of the moves, the rate is 1.11 to 1.14 of what it was. With 0.5 the p99 was 1.05 of this,
-with 0.9 the rate 0.93."""
+processors nobody ran for 7 to 16 % of the time without that; with it, and rests of up to twice the
+length, the rate is 1.10 of what it was, and the p99 1.03. With 0.8 the rate is lower again."""
 WINDOWS_COUNTED = 8
 """In which every client that waits for answers alone has had one."""
-RESTS_PER_PROCESSOR = 64
-"""Before the next processor: a tenth of a second or so. With 16 the rate was 0.93 of this, with 32
-0.96; with 160 it is the same."""
+RESTS_PER_PROCESSOR = 16
+"""Before the next processor: 25 ms or so. With 64 the p99 was 1.08 of this, and the rate 0.98."""
 TASKS_PER_PROCESSOR_MIN = 8
 """More than that run or wait: measured on two processors, 64 clients that wait for answers keep 10
 to 45 for each; 16 that wait for the disk, or 8 that read what is in memory, 1 to 8."""
