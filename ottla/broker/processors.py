@@ -11,7 +11,7 @@ from contextlib import suppress
 LOAD = "/proc/loadavg"
 _LOAD_BYTES = 64
 STEP_S = 0.0001
-"""Of leaving; behind each the loop's descriptors are looked at, which takes a microsecond or two."""
+"""Of leaving; behind each the loop's descriptors are looked at, which takes 1 us or 2."""
 _ANY_PROCESSOR = range(8192)
 """As many as Linux can be built for, so that those are in it that are plugged in later."""
 
