@@ -24,6 +24,7 @@ import errno
 from collections import Counter
 from collections.abc import Callable
 from enum import Enum
+from typing import Final
 
 from ottla.broker.ports import Clock, Events
 
@@ -57,7 +58,7 @@ class StorageLost(Exception):
         self.number = number
 
 
-FULL_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT})
+FULL_DISK_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _SHORT_OF_MEANS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
 from ottla.protocol.messages import (
     api_versions,
@@ -166,7 +167,7 @@ def _api(
 
 
 # The first version whose header and body are flexible; an API that is not here has none.
-FIRST_FLEXIBLE: dict[int, int] = {
+FIRST_FLEXIBLE: Final[dict[int, int]] = {
     ApiKey.PRODUCE: 9,
     ApiKey.FETCH: 12,
     ApiKey.LIST_OFFSETS: 6,

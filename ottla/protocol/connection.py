@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from typing import Final
 
 from ottla.protocol.api import response_header_version
 from ottla.protocol.codec import Decoder, decoder
@@ -20,18 +21,18 @@ from ottla.protocol.schema import Message, response_type
 from ottla.protocol.wire import skip_tags
 
 # One producer's default batch (16 KiB) fits; thousands of connections cost little.
-BUFFER_SIZE_SMALL = 16 * 1024
+BUFFER_SIZE_SMALL: Final = 16 * 1024
 # Moving fewer bytes than this costs less than a read that the little space behind them cuts short.
-MOVE_SIZE_FREE = 4 * 1024
+MOVE_SIZE_FREE: Final = 4 * 1024
 # A large buffer is given up after so many reads into it without a frame that needed it.
-SMALL_READS_BEFORE_SHRINK = 64
+SMALL_READS_BEFORE_SHRINK: Final = 64
 # What a response may be at most for our client: Kafka's clients accept any, librdkafka 100 MB.
-RESPONSE_SIZE_MAX = 512 * 1024 * 1024
+RESPONSE_SIZE_MAX: Final = 512 * 1024 * 1024
 
-_REQUEST_SIZE_MIN = 8
-_RESPONSE_SIZE_MIN = 4
-_HTTP_VERBS = (b"GET ", b"POST", b"HEAD", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN")
-_unpack_length = LENGTH.unpack_from
+_REQUEST_SIZE_MIN: Final = 8
+_RESPONSE_SIZE_MIN: Final = 4
+_HTTP_VERBS: Final = (b"GET ", b"POST", b"HEAD", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN")
+_unpack_length: Final = LENGTH.unpack_from
 
 
 class FrameReader:
@@ -105,7 +106,7 @@ class FrameReader:
         if held < LENGTH_SIZE:
             return None
         start = self._start
-        (length,) = _unpack_length(self._buffer, start)
+        length: int = _unpack_length(self._buffer, start)[0]
         if length > self._size_max or length < self._size_min:
             raise ProtocolError(self._bad_length(length))
         size = LENGTH_SIZE + length
@@ -264,7 +265,7 @@ class ClientConnection:
         return Response(correlation_id, message)
 
 
-_UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
+_UNSUPPORTED_VERSION: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
 def _decode(pending: _Pending, view: memoryview, position: int) -> tuple[Message, int]:

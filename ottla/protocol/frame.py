@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from ottla.protocol.api import FIRST_FLEXIBLE, Api, ApiKey, is_flexible, response_header_version
 from ottla.protocol.codec import encoder
@@ -17,21 +17,21 @@ from ottla.protocol.errors import ProtocolError
 from ottla.protocol.schema import VERSION_MAX, Message
 from ottla.protocol.wire import REQUEST_ELEMENTS_MAX, Payload, skip_tags
 
-LENGTH = struct.Struct(">i")
-LENGTH_SIZE = 4
+LENGTH: Final = struct.Struct(">i")
+LENGTH_SIZE: Final = 4
 
 Payloads: TypeAlias = list[tuple[int, Payload]]
 RequestHeader: TypeAlias = tuple[int, int, int, str | None, int]
 """API key, version, correlation id, client id, position of the body."""
 ResponseEncoder: TypeAlias = Callable[[int, Message], tuple[bytearray, Payloads]]
 
-_FIRST_TAGGED = {int(key): FIRST_FLEXIBLE.get(key, VERSION_MAX) for key in ApiKey}
+_FIRST_TAGGED: Final = {int(key): FIRST_FLEXIBLE.get(key, VERSION_MAX) for key in ApiKey}
 """API key -> the first version whose header has tags, for every key that Kafka has."""
-_API_VERSIONS = int(ApiKey.API_VERSIONS)
-_unpack_request_header = struct.Struct(">hhih").unpack_from
-_pack_request_header = struct.Struct(">ihhih").pack
-_pack_response_header_0 = struct.Struct(">ii").pack
-_pack_response_header_1 = struct.Struct(">iix").pack
+_API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
+_unpack_request_header: Final = struct.Struct(">hhih").unpack_from
+_pack_request_header: Final = struct.Struct(">ihhih").pack
+_pack_response_header_0: Final = struct.Struct(">ii").pack
+_pack_response_header_1: Final = struct.Struct(">iix").pack
 
 
 def parse_request_header(view: memoryview, position: int = 0) -> RequestHeader:
@@ -42,7 +42,8 @@ def parse_request_header(view: memoryview, position: int = 0) -> RequestHeader:
     can be answered with the versions that are known.
     """
     try:
-        key, version, correlation_id, size = _unpack_request_header(view, position)
+        fields: tuple[int, int, int, int] = _unpack_request_header(view, position)
+        key, version, correlation_id, size = fields
         p = position + 10
         if size < 0:
             client_id = None

@@ -23,11 +23,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, NoReturn, TypeVar, cast, dataclass_transform, overload
+from typing import Any, ClassVar, Final, NoReturn, TypeVar, cast, dataclass_transform, overload
 
 T = TypeVar("T")
 
-VERSION_MAX = 0x7FFF
+VERSION_MAX: Final = 0x7FFF
 
 
 @dataclass(slots=True, frozen=True)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import base64
 import struct
-from typing import Annotated, Protocol, TypeAlias
+from typing import Annotated, Final, Protocol, TypeAlias
 
 from ottla.protocol.errors import ProtocolError
 
@@ -85,7 +85,7 @@ VIEWS = ("memoryview", "Records")
 COPIED_BYTES_MAX = 16 * 1024
 """Of a frame that is copied before it is decoded; a copy of 100 MB would stop the loop."""
 
-REQUEST_ELEMENTS_MAX = 131_072
+REQUEST_ELEMENTS_MAX: Final = 131_072
 """Elements of all arrays of a request, however nested, and its tags. Each is an object or a turn of
 a loop, and takes a byte or two of a frame that may have 100 MB."""
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.house.sources import ROOT
+from tests.house.sources import ROOT, none_of, sources
 
 CODE = "def double(number: int) -> int:\n    return number * 2\n"
 NO_COMPILER = {"CC": "false"}
@@ -63,12 +64,47 @@ def _compile(folder: Path, code: str, environ: Mapping[str, str]) -> str:
     return done.stdout.strip()
 
 
-def test_what_is_compiled_is_there() -> None:
+def _compiled() -> list[str]:
+    """The paths of the modules that are compiled."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     hook = project["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]
+    modules: list[str] = hook["modules"]
+    return modules
 
-    assert [name for name in hook["modules"] if not (ROOT / name).is_file()] == []
-    assert hook["modules"] == sorted(set(hook["modules"]))
+
+def test_what_is_compiled_is_there() -> None:
+    modules = _compiled()
+
+    assert [name for name in modules if not (ROOT / name).is_file()] == []
+    assert modules == sorted(set(modules))
+
+
+CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]+|_(un)?pack_\w+")
+
+
+def _not_final(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """(line, name) of each constant of a module that may be set again."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            yield from ((node.lineno, one.id) for one in node.targets if isinstance(one, ast.Name))
+        elif isinstance(node, ast.AnnAssign) and "Final" not in ast.unparse(node.annotation):
+            yield node.lineno, ast.unparse(node.target)
+
+
+def test_constants_of_what_is_compiled_are_final() -> None:
+    """Those that are not are looked up in a dict by each use, and taken out of an object. Those of
+    other modules are read from there, so what is imported has to be final there."""
+    compiled = [one for one in sources("ottla") if one.path in _compiled()]
+    imported = {name for one in compiled for _, name in one.imports()}
+    none_of(
+        (
+            f"{one.path}:{line} {name}"
+            for one in sources("ottla")
+            for line, name in _not_final(one.tree)
+            if CONSTANT.fullmatch(name) and (one in compiled or f"{one.module}.{name}" in imported)
+        ),
+        "constants that compiled code uses are Final",
+    )
 
 
 @pytest.mark.skipif(

@@ -18,6 +18,7 @@ import pytest
 from ottla.broker.log.file_slice import FileSlice
 from ottla.broker.log.unreadable import UnreadableRanges
 from ottla.broker.network import outbox
+from ottla.broker.network.counters import NetworkCounters
 from ottla.broker.network.outbox import (
     COLD_BYTES,
     STEP_BYTES,
@@ -43,10 +44,6 @@ ROOM_BYTES = 4096
 LITTLE = 16 * 1024
 
 
-class Sent:
-    sent_bytes = 0
-
-
 class Sender:
     """An outbox on one end of a pair of sockets; `peer` is the other end."""
 
@@ -62,7 +59,7 @@ class Sender:
         for end in (self.socket, self.peer):
             end.setblocking(False)
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, ROOM_BYTES)
-        self.metrics = Sent()
+        self.metrics = NetworkCounters()
         self.buffer = SendBuffer(self.socket, send_buffer_bytes)
         self.failures: list[str] = []
         self.drained = asyncio.Event()
@@ -141,6 +138,7 @@ async def test_what_is_cold_at_first_or_for_good_comes_whole(
     sender.peer.close()
 
 
+@pytest.mark.interpreted  # sets a constant, which compiled code has in itself
 @pytest.mark.parametrize(("seconds", "probes_a_window"), [(1000.0, 1), (-1.0, 2)])
 async def test_a_window_is_asked_about_once_unless_its_reader_stands_still(
     file: PosixFile,

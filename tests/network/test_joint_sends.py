@@ -23,6 +23,7 @@ from ottla.broker import kernel_sends, linux_aio, serve
 from ottla.broker.broker import Broker
 from ottla.broker.kernel_sends import KernelSends
 from ottla.broker.log.unreadable import UnreadableRanges
+from ottla.broker.network.counters import NetworkCounters
 from ottla.broker.network.outbox import GROUP, JOINT_MIN, Outbox, TurnEnd
 from ottla.broker.network.page_cache import PageCache
 from ottla.broker.network.send_buffer import DEFAULT_BYTES, SendBuffer
@@ -183,10 +184,6 @@ async def test_a_service_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert turn_end.joint is None
 
 
-class Metrics:
-    sent_bytes = 0
-
-
 class Scripted:
     """Sends a part of each, as a seed has it; notes how many it was given."""
 
@@ -214,7 +211,7 @@ class Answering:
     def __init__(self, pairs: list[Pair], workers: ThreadPoolExecutor) -> None:
         loop = asyncio.get_running_loop()
         self.turn_end = TurnEnd(loop)
-        self.metrics, self.drained, self.failures = Metrics(), list[int](), list[str]()
+        self.metrics, self.drained, self.failures = NetworkCounters(), list[int](), list[str]()
         cache = PageCache(workers, UnreadableRanges(RecordedEvents()))
         self.outboxes = [
             Outbox(

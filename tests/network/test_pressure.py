@@ -79,6 +79,7 @@ async def test_a_connection_without_a_descriptor_for_its_answers_is_closed(
         raw.close()
 
 
+@pytest.mark.interpreted  # sets a constant, which compiled code has in itself
 async def test_who_sends_more_than_workers_take_is_not_read_from(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -145,6 +146,7 @@ async def test_a_client_that_pipelines_has_a_small_buffer_however_long_it_goes_o
         raw.reset()
 
 
+@pytest.mark.interpreted  # sets a constant, which compiled code has in itself
 async def test_what_a_request_comes_to_hold_later_makes_no_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -16,6 +16,7 @@ import pytest
 from ottla.broker.log.file_slice import FileSlice
 from ottla.broker.log.unreadable import UnreadableRanges
 from ottla.broker.network import connection, send_buffer
+from ottla.broker.network.counters import NetworkCounters
 from ottla.broker.network.outbox import SENDFILE_MIN, Outbox, TurnEnd
 from ottla.broker.network.page_cache import PageCache
 from ottla.broker.network.send_buffer import (
@@ -39,10 +40,6 @@ needs_limit = pytest.mark.skipif(
 
 def not_sent_max(sock: socket.socket) -> int:
     return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT)
-
-
-class Metrics:
-    sent_bytes = 0
 
 
 @pytest.fixture
@@ -84,7 +81,7 @@ async def test_copies_have_little_room_until_the_first_slice(
     with ThreadPoolExecutor(1) as workers:
         cache = PageCache(workers, UnreadableRanges(RecordedEvents()))
         buffer = SendBuffer(own, wanted_bytes)
-        metrics, failures = Metrics(), list[str]()
+        metrics, failures = NetworkCounters(), list[str]()
         outbox = Outbox(
             loop, own, buffer, cache, metrics, TurnEnd(loop), drained.set, failures.append
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from ottla.broker.native import mypyc_attr
 
@@ -24,9 +24,9 @@ class CloseConnection(Exception):
     """A request whose only answer is the end of the connection, as Kafka does."""
 
 
-NO_ANSWER = NoAnswer()
+NO_ANSWER: Final = NoAnswer()
 
-WHOLE_LINE_BYTES = 1 << 40
+WHOLE_LINE_BYTES: Final = 1 << 40
 """To be added to the `held_bytes` of an answer whose connection is not to be read from meanwhile:
 more than it may have waiting."""
 

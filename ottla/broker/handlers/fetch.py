@@ -10,20 +10,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from functools import partial
+from typing import Final
 
 from ottla.broker.handlers.answers import Pending
 from ottla.broker.handlers.context import Session
 from ottla.broker.handlers.fetch_reading import FetchReading
 from ottla.broker.replication.deadlines import Deadlines
-from ottla.broker.replication.fetch_session import Resolved, wanted_by
+from ottla.broker.replication.fetch_session import (
+    NO_ERROR,
+    SESSIONLESS_EPOCH,
+    Resolved,
+    wanted_by,
+)
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
 
-TOPIC_IDS_SINCE_VERSION = 13
-NAMES_LEADER_SINCE_VERSION = 16
+TOPIC_IDS_SINCE_VERSION: Final = 13
+NAMES_LEADER_SINCE_VERSION: Final = 16
 """KIP-951."""
-ISOLATION_LEVELS = (0, 1)
-MS_PER_S = 1000
+MS_PER_S: Final = 1000
 
 
 def handle_fetch(
@@ -31,12 +36,12 @@ def handle_fetch(
 ) -> FetchResponse | ParkedFetch:
     by_id = version >= TOPIC_IDS_SINCE_VERSION
     rooms = session.rooms
-    if request.session_epoch == -1 and request.session_id == 0:
-        resolved = Resolved(ErrorCode.NONE, None, False, wanted_by(request))
+    if request.session_epoch == SESSIONLESS_EPOCH and request.session_id == 0:
+        resolved = Resolved(wanted_by(request))
     else:
         now_ms = rooms.clock.monotonic_ms()
         resolved = rooms.fetch_sessions.resolve(request, by_topic_id=by_id, now_ms=now_ms)
-    if resolved.error:
+    if resolved.error is not NO_ERROR:
         return FetchResponse(error_code=int(resolved.error))
     names_leader = version >= NAMES_LEADER_SINCE_VERSION
     reading = FetchReading(session, request, resolved, by_id=by_id, names_leader=names_leader)
@@ -44,20 +49,21 @@ def handle_fetch(
     if refused is not None:
         return reading.refuse(refused)
     count = len(resolved.wanted)
-    may_wait = request.max_wait_ms > 0 and count > 0 and rooms.fetch_sessions.may_name(count)
+    wait_ms = request.max_wait_ms
+    may_wait = wait_ms > 0 and count > 0 and rooms.fetch_sessions.may_name(count)
     if not (may_wait and reading.is_at_the_end()):
         response = reading.attempt(waits_for_disk=False)
         if reading.is_held_up:
             following = rooms.lookups.follow(reading.first_reads())
             assert following is not None, "the first step is a worker's"
-            return FetchBehindReads(reading, rooms.deadlines, request.max_wait_ms, following)
+            return FetchBehindReads(reading, rooms.deadlines, wait_ms, following)
         if reading.satisfied or not may_wait or reading.has_left_more():
             return reading.leaves(response)
-    return ParkedFetch(reading, rooms.deadlines, request.max_wait_ms)
+    return ParkedFetch(reading, rooms.deadlines, wait_ms)
 
 
 def _refusal(request: FetchRequest) -> ErrorCode | None:
-    if request.isolation_level not in ISOLATION_LEVELS:
+    if request.isolation_level not in (0, 1):
         return ErrorCode.INVALID_REQUEST
     state = request.replica_state
     if request.replica_id >= 0 or state.replica_id >= 0:

@@ -11,6 +11,7 @@ last segment is answered with that at once, as by Kafka's DelayedFetch.
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Final
 
 from ottla.broker.handlers.context import Session
 from ottla.broker.handlers.endpoints import node_endpoints
@@ -33,10 +34,13 @@ from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
 PartitionData = FetchResponse.PartitionData
 TopicResponse = FetchResponse.FetchableTopicResponse
 
-UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
-NO_RECORDS = b""
-NONE_TOUCHED: frozenset[int] = frozenset()
-ANY_AMOUNT = 1 << 62
+UNKNOWN: Final[tuple[ErrorCode, ...]] = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+)
+NO_RECORDS: Final = b""
+NONE_TOUCHED: Final[frozenset[int]] = frozenset()
+ANY_AMOUNT: Final = 1 << 62
 """More than a segment has: what a log says is available only of a fetch that is behind its last
 segment, or out of range. Such a fetch does not wait, whatever `partition_max_bytes` lets through.
 """
@@ -49,11 +53,11 @@ class FetchReading:
         "_by_id",
         "_held_up",
         "_is_fenced",
+        "_max_bytes",
         "_min_bytes",
         "_names_leader",
         "_openings",
         "_present",
-        "_request",
         "_resolved",
         "_rooms",
         "_session",
@@ -81,11 +85,11 @@ class FetchReading:
         self._rooms = rooms
         self._names_leader = names_leader
         self._is_fenced = False
-        self._request = request
         self._resolved = resolved
         self._by_id = by_id
         self._upper = UPPER_LAST_STABLE if request.isolation_level == 1 else UPPER_HIGH_WATERMARK
-        self._min_bytes = min(request.min_bytes, request.max_bytes, rooms.config.fetch_max_bytes)
+        self._max_bytes = min(request.max_bytes, rooms.config.fetch_max_bytes)
+        self._min_bytes = min(request.min_bytes, self._max_bytes)
         # What the last attempt would tell a session's client; it is told when that answer leaves.
         self._told: list[tuple[Wanted, PartitionData]] = []
         self._openings: Openings | None = None
@@ -158,17 +162,16 @@ class FetchReading:
         if len(self._resolved.wanted) > 1:
             # Each has a file open until its client has read it; the first needs no leave.
             self._slices_left = self._rooms.logs.disk.held.pins_left()
-        budget = min(self._request.max_bytes, self._rooms.config.fetch_max_bytes)
+        budget = self._max_bytes
         incremental = self._resolved.incremental
         self.partitions = []  # another list: who waits keeps that of the partitions it waits at
         self._told.clear()
         self.found_bytes = 0
         self.satisfied = False
         self._is_fenced = False
-        response = FetchResponse()
+        topics: list[TopicResponse] = []
         fetch_session = self._resolved.session
-        if fetch_session is not None:
-            response.session_id = fetch_session.session_id
+        session_id = 0 if fetch_session is None else fetch_session.session_id
         misplaced: list[tuple[Wanted, PartitionData]] = []
         with_data: list[Wanted] = []
         for wanted in self._resolved.wanted:
@@ -195,11 +198,12 @@ class FetchReading:
             if not known:
                 misplaced.append((wanted, part))
                 continue
-            _add(response.responses, wanted, part)
+            _add(topics, wanted, part)
+        response = FetchResponse(0, 0, session_id, topics)
         if self._held_up:
             return response
         for wanted, part in misplaced:  # errors of what is not there come last, as in Kafka
-            _add(response.responses, wanted, part)
+            _add(topics, wanted, part)
         if self.found_bytes >= self._min_bytes or len(misplaced) == len(self._resolved.wanted):
             self.satisfied = True
         if self._is_fenced and self._names_leader:
@@ -430,10 +434,11 @@ def _add(topics: list[TopicResponse], wanted: Wanted, part: PartitionData) -> No
 def _answer(partition: Partition, records: FileSlice | bytes) -> PartitionData:
     log = partition.log
     return PartitionData(
-        partition_index=partition.index,
-        high_watermark=log.high_watermark,
-        last_stable_offset=log.last_stable_offset,
-        log_start_offset=log.log_start_offset,
+        partition.index,
+        0,
+        log.high_watermark,
+        log.last_stable_offset,
+        log.log_start_offset,
         aborted_transactions=None,
         records=records,
     )

@@ -8,6 +8,7 @@ append is visible, else when its last one is (`await_commit`); architecture.md s
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from ottla.broker.coordinator.transaction.shard import Asker
 from ottla.broker.handlers import transactional
@@ -35,11 +36,11 @@ TopicResponse = ProduceResponse.TopicProduceResponse
 ACKS_ALL = -1
 VALID_ACKS = (ACKS_ALL, 0, 1)
 UNLIMITED_MS = 2**31 - 1
-ATTRIBUTES_LOW_BYTE = 22
-TRANSACTIONAL_BIT = 0x10
+ATTRIBUTES_LOW_BYTE: Final = 22
+TRANSACTIONAL_BIT: Final = 0x10
 CODEC_MASK = 0x07
-ZSTD_SINCE_VERSION = 7
-TOPIC_IDS_SINCE_VERSION = 13
+ZSTD_SINCE_VERSION: Final = 7
+TOPIC_IDS_SINCE_VERSION: Final = 13
 
 
 class ProduceAnswer(Pending):

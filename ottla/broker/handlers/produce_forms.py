@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from typing import Final
 
 from ottla.broker.handlers.answers import Pending
 from ottla.broker.handlers.produce import (
@@ -34,31 +35,31 @@ from ottla.protocol.frame import ResponseEncoder
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
 from ottla.protocol.records.batch import HEADER_SIZE
 
-FLEXIBLE_SINCE_VERSION = 9
-SINCE_VERSION = ZSTD_SINCE_VERSION
+FLEXIBLE_SINCE_VERSION: Final = 9
+SINCE_VERSION: Final = ZSTD_SINCE_VERSION
 """Older requests may have a batch refused for its codec."""
 
-ACKS = (-1, 1)
+ACKS: Final = (-1, 1)
 """Without acks there is no answer to have a form of."""
 
-FORMS_MAX = 4096
+FORMS_MAX: Final = 4096
 """Of all clients; half a kilobyte each. When there are more, all are forgotten."""
-BEGINNING_BYTES_MAX = 1024
-ENDS_MAX = 4
+BEGINNING_BYTES_MAX: Final = 1024
+ENDS_MAX: Final = 4
 """How many lengths of beginnings a connection is known for: one for each length of topic name."""
 
-_CORRELATION_ID = slice(4, 8)
+_CORRELATION_ID: Final = slice(4, 8)
 """In the request behind key and version, in the answer behind the length."""
-_BODY = 8
+_BODY: Final = 8
 """Where the rest of a request begins."""
-_PLACES = struct.Struct(">qqq")
-_MARK = _PLACES.pack(0x0123456789ABCDEF, 0x0FEDCBA987654321, 0x1122334455667788)
-_NO_TAGS = bytes(3)
+_PLACES: Final = struct.Struct(">qqq")
+_MARK: Final = _PLACES.pack(0x0123456789ABCDEF, 0x0FEDCBA987654321, 0x1122334455667788)
+_NO_TAGS: Final = bytes(3)
 """Behind the records of a flexible request: those of the partition, the topic and the request."""
 
-_unpack_length = struct.Struct(">i").unpack_from
-_pack_places = _PLACES.pack_into
-_unpack_places = _PLACES.unpack_from
+_unpack_length: Final = struct.Struct(">i").unpack_from
+_pack_places: Final = _PLACES.pack_into
+_unpack_places: Final = _PLACES.unpack_from
 
 
 class Form:
@@ -113,10 +114,13 @@ class Form:
                             return None
             stop = start + size - 1
         else:
+            size = _unpack_length(frame, at)[0]
             start = at + 4
-            stop = start + _unpack_length(frame, at)[0]
+            stop = start + size
         ending = self.ending
-        if stop - start < HEADER_SIZE or stop + len(ending) != len(frame) or frame[stop:] != ending:
+        if stop - start < HEADER_SIZE or stop + len(ending) != len(frame):
+            return None
+        if ending and frame[stop:] != ending:
             return None
         return frame[start:stop]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, suppress
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from ottla.broker.log.index import IndexCorrupt
 from ottla.broker.log.offset_index import ENTRY
@@ -21,14 +21,14 @@ from ottla.broker.log.time_index import ENTRY as TIME_ENTRY
 from ottla.broker.log.walk import BrokenChain, Read, UntrueEntry, walk_to
 from ottla.broker.ports import File
 
-PIECE_BYTES = 64 * 1024
-TOUCHES_AT_ONCE = 16
+PIECE_BYTES: Final = 64 * 1024
+TOUCHES_AT_ONCE: Final = 16
 """Partitions or segments that a worker reads from for one request, before the loop does and looks
 for more."""
-OPENED_AT_ONCE = 4
+OPENED_AT_ONCE: Final = 4
 """Files that a request opens in a turn. Others have one before it opens more."""
 
-_END = 2**63 - 1
+_END: Final = 2**63 - 1
 """An offset that every segment ends below."""
 
 

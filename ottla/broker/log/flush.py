@@ -19,7 +19,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from ottla.broker.faults import FULL_DISK_ERRORS
 from ottla.broker.log.checkpoints import LEADER_EPOCH_FILE
@@ -28,11 +28,11 @@ from ottla.broker.ports import File
 from ottla.config.types import LogConfig
 
 # From here on a flush may take longer than others do by what the disk needs to write it.
-LARGE_BYTES = 128 * 1024
+LARGE_BYTES: Final = 128 * 1024
 # A file could not be opened; no sync says so.
-NO_DESCRIPTOR_ERRORS = frozenset({errno.EMFILE, errno.ENFILE})
+NO_DESCRIPTOR_ERRORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 # With these the disk said no without harm; it may say yes to the next one.
-REFUSALS = FULL_DISK_ERRORS | NO_DESCRIPTOR_ERRORS | {errno.ENOMEM, errno.EAGAIN}
+REFUSALS: Final = FULL_DISK_ERRORS | NO_DESCRIPTOR_ERRORS | {errno.ENOMEM, errno.EAGAIN}
 
 
 @dataclass(slots=True, eq=False)

@@ -14,20 +14,21 @@ reads behind the entries that are known, so a cut file is not touched behind its
 from __future__ import annotations
 
 from struct import Struct
+from typing import Final
 
 from ottla.broker.ports import Disk, File
 from ottla.protocol.records.crc import crc32c
 
 # A block of 64 offset entries stands for at least 256 KiB of records.
-BLOCK_BYTES = 512
+BLOCK_BYTES: Final = 512
 
 # The search looks first at the end of the index. Followers and tailing consumers ask for the last
 # few entries, again and again: a binary search over the whole file would touch the same few pages
 # in its middle each time and, when these have been evicted, stall for each of them. 8 KiB are at
 # most three pages, which stay warm (Kafka's figure and reason, KAFKA-6432).
-WARM_BYTES = 8192
+WARM_BYTES: Final = 8192
 
-ASKED_BYTES = 4096
+ASKED_BYTES: Final = 4096
 """Entries that the kernel is asked about at once."""
 
 

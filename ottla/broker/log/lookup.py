@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from typing import Final
 
 from ottla.broker.log.file_slice import FileSlice
 from ottla.broker.log.segment import Segment
@@ -16,7 +17,7 @@ from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.batch import BatchHeader
 
 # What lies so far before a producer snapshot is looked through for batches that it left out.
-HISTORY_BYTES = 4 * 1024 * 1024
+HISTORY_BYTES: Final = 4 * 1024 * 1024
 
 
 def aborted_transactions(segments: Segments, offset: int, upper: int) -> list[tuple[int, int]]:

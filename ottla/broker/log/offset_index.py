@@ -12,14 +12,15 @@ at or below its offset and walks the batch headers from there.
 from __future__ import annotations
 
 from struct import Struct
+from typing import Final
 
 from ottla.broker.log.index import EntryFile, IndexCorrupt
 from ottla.broker.ports import Disk
 
-ENTRY = Struct(">ii")
-_KEY = Struct(">i")
+ENTRY: Final = Struct(">ii")
+_KEY: Final = Struct(">i")
 
-RELATIVE_OFFSET_MAX = 2**31 - 1
+RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 
 
 class OffsetIndex:

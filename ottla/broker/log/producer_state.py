@@ -40,7 +40,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from struct import Struct
 from struct import error as StructError
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import CONTROL, NO_SEQUENCE, TRANSACTIONAL, BatchHeader
@@ -48,21 +48,21 @@ from ottla.protocol.records.control import Marker, read_marker
 from ottla.protocol.records.crc import crc32c
 
 # Kafka's figure: clients have at most five batches in flight for a partition.
-BATCHES_KEPT = 5
+BATCHES_KEPT: Final = 5
 
 # Kafka's default of producer.id.expiration.ms.
-EXPIRATION_MS = 86_400_000
+EXPIRATION_MS: Final = 86_400_000
 
-NO_OFFSET = -1
-NO_COORDINATOR_EPOCH = -1
-SEQUENCE_MAX = 2**31 - 1
+NO_OFFSET: Final = -1
+NO_COORDINATOR_EPOCH: Final = -1
+SEQUENCE_MAX: Final = 2**31 - 1
 
-SNAPSHOT_VERSION = 1
-_SNAPSHOT_HEADER = Struct(">hIi")
-_SNAPSHOT_ENTRY = Struct(">qhiqiqiq")
-_CRC_START = 6
+SNAPSHOT_VERSION: Final = 1
+_SNAPSHOT_HEADER: Final = Struct(">hIi")
+_SNAPSHOT_ENTRY: Final = Struct(">qhiqiqiq")
+_CRC_START: Final = 6
 
-_NOT_PLAIN = TRANSACTIONAL | CONTROL
+_NOT_PLAIN: Final = TRANSACTIONAL | CONTROL
 
 
 class SnapshotCorrupt(ValueError):

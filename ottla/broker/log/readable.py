@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from typing import Final
 
 from ottla.broker.log import lookup, time_search
 from ottla.broker.log.file_slice import FileSlice
@@ -31,11 +32,11 @@ from ottla.broker.log.validation import Rules
 from ottla.config.types import LogConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
 
-UPPER_LOG_END = 0
-UPPER_HIGH_WATERMARK = 1
-UPPER_LAST_STABLE = 2
+UPPER_LOG_END: Final = 0
+UPPER_HIGH_WATERMARK: Final = 1
+UPPER_LAST_STABLE: Final = 2
 
-TRANSACTION_INDEXES_AT_ONCE = 16
+TRANSACTION_INDEXES_AT_ONCE: Final = 16
 """Each may be the last that matters to a reader."""
 
 

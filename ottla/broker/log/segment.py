@@ -14,6 +14,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
+from typing import Final
 
 from ottla.broker.log import old_messages
 from ottla.broker.log.file_slice import FileSlice
@@ -35,27 +36,29 @@ from ottla.protocol.records.batch import (
     read_header,
 )
 
-LOG_SUFFIX = ".log"
-INDEX_SUFFIX = ".index"
-TIME_INDEX_SUFFIX = ".timeindex"
-TRANSACTION_INDEX_SUFFIX = ".txnindex"
-SNAPSHOT_SUFFIX = ".snapshot"
-DELETED_SUFFIX = ".deleted"
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
+SNAPSHOT_SUFFIX: Final = ".snapshot"
+DELETED_SUFFIX: Final = ".deleted"
 
-INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
-SEGMENT_SUFFIXES = (LOG_SUFFIX, *INDEX_SUFFIXES, SNAPSHOT_SUFFIX)
+INDEX_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, *INDEX_SUFFIXES, SNAPSHOT_SUFFIX)
 
-BATCH_LENGTH_MIN = HEADER_SIZE - LOG_OVERHEAD
+BATCH_LENGTH_MIN: Final = HEADER_SIZE - LOG_OVERHEAD
 
 # Batches whose positions stay in memory: 16 bytes each, and a consumer that tails is a few behind.
-RECENT_BATCHES = 512
+RECENT_BATCHES: Final = 512
 # Batches behind the last index entry begin within an index interval; an index that leaves out
 # more is short. The allowance is for an interval that was larger when the segment was written.
-UNINDEXED_BYTES_MAX = 64 * 1024
+UNINDEXED_BYTES_MAX: Final = 64 * 1024
 # A last batch of so many bytes is kept for those who wait for it: 10 MB of ten thousand partitions.
-TAIL_BYTES_MAX = 1024
+TAIL_BYTES_MAX: Final = 1024
 # What one read takes that walks over many batches.
-WALK_READ_BYTES = 64 * 1024
+WALK_READ_BYTES: Final = 64 * 1024
+
+_bisect_left: Final = bisect_left
 
 
 class Segment:
@@ -393,7 +396,7 @@ class Segment:
         self._tail = b""
         self._found_offset = -1
         self.transactions.truncate_to(end_offset)
-        keep = bisect_left(self._recent_lasts, end_offset)
+        keep = _bisect_left(self._recent_lasts, end_offset)
         del self._recent_lasts[keep:], self._recent_positions[keep:]
         if position == 0:
             self._first_timestamp = None
@@ -424,7 +427,7 @@ class Segment:
     def remembers(self, offset: int) -> bool:
         """Whether `locate` finds the first batch that ends at or above an offset in memory."""
         lasts = self._recent_lasts
-        at = bisect_left(lasts, offset)
+        at = _bisect_left(lasts, offset)
         return at < len(lasts) and (at > 0 or not self._recent_positions[0])
 
     def note_found(self, offset: int, position: int, size: int) -> None:
@@ -439,7 +442,7 @@ class Segment:
         Raises CORRUPT_MESSAGE where the chain of headers is broken.
         """
         lasts = self._recent_lasts
-        at = bisect_left(lasts, offset)
+        at = _bisect_left(lasts, offset)
         if at < len(lasts) and (at or not self._recent_positions[0]):
             positions = self._recent_positions
             position = positions[at]
@@ -508,7 +511,7 @@ class Segment:
         """An offset that no batch that begins before a position reaches; None if that may be any
         behind the segment."""
         lasts, positions = self._recent_lasts, self._recent_positions
-        at = bisect_left(positions, position)
+        at = _bisect_left(positions, position)
         if at:
             return lasts[at - 1] + 1
         self.load()

@@ -18,7 +18,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import accumulate, islice
-from typing import overload
+from typing import Final, overload
 
 from ottla.broker.log.final_syncs import run_sync
 from ottla.broker.log.offset_index import RELATIVE_OFFSET_MAX
@@ -34,7 +34,7 @@ from ottla.broker.ports import File
 from ottla.config.types import LONG_MAX, LogConfig
 
 # Sealed segments of one log that stay open: readers that are behind are few, and each reads one.
-OPEN_SEALED_MAX = 8
+OPEN_SEALED_MAX: Final = 8
 
 
 def write_snapshot(directory: PartitionDir, offset: int, snapshot: bytes) -> None:

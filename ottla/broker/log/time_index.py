@@ -14,14 +14,15 @@ the batches behind the last entry of the offset index say it, as in the active s
 from __future__ import annotations
 
 from struct import Struct
+from typing import Final
 
 from ottla.broker.log.index import EntryFile, IndexCorrupt
 from ottla.broker.ports import Disk
 
-ENTRY = Struct(">qi")
-_KEY = Struct(">q")
+ENTRY: Final = Struct(">qi")
+_KEY: Final = Struct(">q")
 
-NO_TIMESTAMP = -1
+NO_TIMESTAMP: Final = -1
 
 
 class TimeIndex:

@@ -25,7 +25,7 @@ unless the batch is small and not compressed. Nothing here knows offsets or writ
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.log import old_messages
 from ottla.config.types import LogConfig
@@ -52,29 +52,29 @@ if TYPE_CHECKING:
     from ottla.protocol.records.record import Record
 
 # The keys of a batch up to this size are looked at in place: some 100 records, half a millisecond.
-IN_PLACE_BYTES_MAX = 16 * 1024
+IN_PLACE_BYTES_MAX: Final = 16 * 1024
 
-LARGE_BYTES = 8 * 1024 * 1024
+LARGE_BYTES: Final = 8 * 1024 * 1024
 """Decompressed: eight times the largest batch that may come, by default. One that holds more is
 converted while no other such is: four workers with 64 MiB each, and copies, had half a gigabyte."""
 
 # How many records an answer names at most. Kafka names all; a compressed batch of some kilobytes
 # may hold millions, and nobody mends them one by one.
-RECORD_ERRORS_MAX = 1000
+RECORD_ERRORS_MAX: Final = 1000
 
-CODEC_MAX = 4
-CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-PRODUCER_CODEC = "producer"
+CODEC_MAX: Final = 4
+CODECS: Final = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+PRODUCER_CODEC: Final = "producer"
 
 # Kafka's smallest message, of magic 0, without the offset and the length in front of it.
-_RECORD_SIZE_MIN = 14
-_ERRORS_SHOWN_MAX = 3
+_RECORD_SIZE_MIN: Final = 14
+_ERRORS_SHOWN_MAX: Final = 3
 
-NOT_THE_PRODUCERS = "Producer should not set timestamp type to LogAppendTime."
+NOT_THE_PRODUCERS: Final = "Producer should not set timestamp type to LogAppendTime."
 
 BatchFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 
-_unpack_header = HEADER.unpack_from
+_unpack_header: Final = HEADER.unpack_from
 
 
 class RefusedBatch(KafkaError):

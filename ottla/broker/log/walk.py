@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
+from typing import Final
 
 from ottla.broker.log import old_messages
 from ottla.protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_POSITION
 
 # What one read takes: an index interval, and the header behind it.
-LOOKUP_READ_BYTES = 4096 + HEADER_SIZE
+LOOKUP_READ_BYTES: Final = 4096 + HEADER_SIZE
 
 # Base offset, batch length, last offset delta.
-_CHAIN = Struct(">qi11xi")
-_unpack_chain = _CHAIN.unpack_from
+_CHAIN: Final = Struct(">qi11xi")
+_unpack_chain: Final = _CHAIN.unpack_from
 
 Read = Callable[[int, int], bytes]
 """So many bytes, from a position on."""

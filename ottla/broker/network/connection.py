@@ -15,9 +15,9 @@ import errno
 import inspect
 import socket
 import struct
+import time
 from collections import deque
-from time import perf_counter
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ottla.broker.handlers.answers import NO_ANSWER, CloseConnection, Pending
 from ottla.broker.handlers.context import Session
@@ -25,6 +25,7 @@ from ottla.broker.handlers.table import Entry
 from ottla.broker.network.outbox import End, Outbox
 from ottla.broker.network.refusals import DESCRIPTORS
 from ottla.broker.network.send_buffer import SendBuffer
+from ottla.broker.network.socket_options import tune
 from ottla.protocol.api import ApiKey
 from ottla.protocol.connection import ServerConnection
 from ottla.protocol.errors import ProtocolError, ResponseTooLarge
@@ -35,40 +36,38 @@ if TYPE_CHECKING:
     from ottla.broker.network.metering import Meter
     from ottla.broker.network.server import Endpoint
 
-UNSENT_BYTES_MAX = 1024 * 1024
+UNSENT_BYTES_MAX: Final = 1024 * 1024
 """Reading stops above this much unsent memory (row 40 of the bad-input table)."""
-UNANSWERED_MAX = 512
+UNANSWERED_MAX: Final = 512
 """Produce requests of one connection in the line; librdkafka pipelines without limit."""
-HELD_BYTES_MAX = 8 * 1024 * 1024
+HELD_BYTES_MAX: Final = 8 * 1024 * 1024
 """Records of one connection that wait for a worker (a few batches keep the workers busy), and
 answers that wait for those before them."""
-TURN_SECONDS = 0.001
+TURN_SECONDS: Final = 0.001
 """A request of one connection that begins so long after its first is the last in a turn of the
 loop: what asks for no answers comes by the thousand at once, and everybody else waits for it."""
-PARTITION_ANSWER_BYTES = 400
+PARTITION_ANSWER_BYTES: Final = 400
 """What one partition of a Produce answer takes that waits, as measured with unknown ones."""
-FRAME_SECONDS = 30.0
+FRAME_SECONDS: Final = 30.0
 """A frame that has begun must come within this time plus its bytes at FRAME_BYTES_PER_S."""
-FRAME_BYTES_PER_S = 65536
-RECEIVE_BUFFER_DEFAULT_BYTES = 102400
-"""Kafka's socket.receive.buffer.bytes. Nobody asked for just this size: where the kernel begins
-with as much (Linux does) it is left to grow by itself; any other size is set as it is."""
-DATA_APIS = frozenset(
+FRAME_BYTES_PER_S: Final = 65536
+DATA_APIS: Final = frozenset(
     map(int, (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE))
 )
 """What carries records waits for nothing; all else takes turns (`lane.py`)."""
-DEFERRED_MAX = 4
-DEFERRED_BYTES = 16 * 1024
+DEFERRED_MAX: Final = 4
+DEFERRED_BYTES: Final = 16 * 1024
 """Frames of one connection that wait in the lane; one that is larger than this is the last."""
-SHRINK_AFTER_S = 10.0
+SHRINK_AFTER_S: Final = 10.0
 """A receive buffer is given back when nothing came for so long."""
 
-ENDING_ERRORS = (ProtocolError, CloseConnection, AssertionError)
+ENDING_ERRORS: Final = (ProtocolError, CloseConnection, AssertionError)
 """What a request may raise that has no answer: the connection ends."""
 
-_PRODUCE = int(ApiKey.PRODUCE)
-_NO_SLICES: list[tuple[int, FileSlice]] = []
-_unpack_header = struct.Struct(">hhi").unpack_from
+_PRODUCE: Final = int(ApiKey.PRODUCE)
+_NO_SLICES: Final[list[tuple[int, FileSlice]]] = []
+_clock_s: Final = time.perf_counter
+_unpack_header: Final = struct.Struct(">hhi").unpack_from
 
 Deferred = tuple[memoryview, RequestHeader]
 """A copy of a frame that waits in the lane."""
@@ -162,7 +161,7 @@ class Connection(asyncio.BufferedProtocol):
         own = socket.socket(sock.family, sock.type, sock.proto, fileno=descriptor)
         own.setblocking(False)
         try:
-            _tune(own, self._endpoint)
+            tune(own, self._endpoint.receive_buffer_bytes)
             buffer = SendBuffer(own, self._endpoint.send_buffer_bytes)
             local = own.getsockname()
         except OSError:  # the peer has gone already, where the system tells of that so early
@@ -389,7 +388,7 @@ class Connection(asyncio.BufferedProtocol):
                 if frame is None:
                     break
                 self._frame_started_s = 0.0  # what is left in the buffer is another one
-                now_s = perf_counter()
+                now_s = _clock_s()
                 first_s = first_s or now_s
                 if not (self._beginnings and self._serve_by_form(frame, now_s)):
                     header = parse_request_header(frame)
@@ -492,11 +491,11 @@ class Connection(asyncio.BufferedProtocol):
             response = pending.response  # it may have come before the handler returned
         if type(response) is entry.response and not self._line and meter is None:
             self._send(entry, version, correlation_id, response)
-            entry.observe(perf_counter() - started_s)
+            entry.observe(_clock_s() - started_s)
             return
         if pending is None:
             if response is NO_ANSWER:
-                entry.observe(perf_counter() - started_s)
+                entry.observe(_clock_s() - started_s)
                 return
             pending = Pending()
             if type(response) is entry.response:
@@ -510,12 +509,12 @@ class Connection(asyncio.BufferedProtocol):
             partitions = sum(len(topic.partition_data) for topic in request.topic_data)
             pending.held_bytes += PARTITION_ANSWER_BYTES * partitions
         if meter is not None:
-            meter.waits(pending, perf_counter() - started_s)
+            meter.waits(pending, _clock_s() - started_s)
         self._enqueue(pending, entry, version, correlation_id, started_s)
 
     def _serve_by_form(self, frame: memoryview, started_s: float) -> bool:
         """Whether the request is a Produce like one before, and is served."""
-        api_key, version, correlation_id = _unpack_header(frame)
+        api_key, version, correlation_id = cast("tuple[int, int, int]", _unpack_header(frame))
         if api_key != _PRODUCE or self._deferred or self._meter is not None:
             return False
         assert self._outbox is not None
@@ -533,7 +532,7 @@ class Connection(asyncio.BufferedProtocol):
             return False
         if type(answer) is bytearray and not self._line:
             self._outbox.put(answer, _NO_SLICES)
-            entry.observe(perf_counter() - started_s)
+            entry.observe(_clock_s() - started_s)
             return True
         pending = answer if isinstance(answer, Pending) else Pending()
         if pending is not answer:
@@ -576,7 +575,7 @@ class Connection(asyncio.BufferedProtocol):
         response = self._endpoint.unserved_version(entry, version)
         pending = Pending()
         pending.response = response
-        self._enqueue(pending, entry, 0, correlation_id, perf_counter())
+        self._enqueue(pending, entry, 0, correlation_id, _clock_s())
 
     def _send_ready(self) -> None:
         line = self._line
@@ -588,14 +587,14 @@ class Connection(asyncio.BufferedProtocol):
             meter = self._meter
             leaves_s = 0.0
             if meter is not None:
-                leaves_s = perf_counter()
+                leaves_s = _clock_s()
                 self.mute(meter.leaves(pending))
             if type(response) is bytearray:  # by a form, and no error
                 assert self._outbox is not None
                 self._outbox.put(response, _NO_SLICES)
             elif response is not NO_ANSWER:
                 self._send(entry, pending.version, pending.correlation_id, response)
-            left_s = perf_counter()
+            left_s = _clock_s()
             entry.observe(left_s - pending.started_s)
             if meter is not None:
                 meter.left(left_s - leaves_s)
@@ -678,17 +677,3 @@ class Connection(asyncio.BufferedProtocol):
 
     def _sending_failed(self, reason: str) -> None:
         self.close(f"send_failed:{reason}")
-
-
-def _tune(sock: socket.socket, endpoint: Endpoint) -> None:
-    """TCP_NODELAY because answers are small; keepalive finds peers that vanished (row 41)."""
-    if sock.family in (socket.AF_INET, socket.AF_INET6):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if hasattr(socket, "TCP_KEEPIDLE"):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
-    wanted = endpoint.receive_buffer_bytes
-    # Who sets the size ends the kernel's own sizing, which doubles the CPU of 1 MB batches.
-    has_enough = sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) >= wanted
-    if wanted > 0 and not (wanted == RECEIVE_BUFFER_DEFAULT_BYTES and has_enough):
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, wanted)

@@ -14,18 +14,18 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
-TURN_SECONDS = 0.0003
+TURN_SECONDS: Final = 0.0003
 """One more request may begin so long after the first one of its turn. A producer that waits for
 each answer gets one per turn: in a storm of 1,000 members, turns of 2 ms (eight requests) left one
 of 400 requests/s behind by 40 ms."""
 
-QUIET_TURN_SECONDS = 0.002
+QUIET_TURN_SECONDS: Final = 0.002
 """The same while no records move."""
-QUIET_AFTER_SECONDS = 1.0
+QUIET_AFTER_SECONDS: Final = 1.0
 """No records have moved for so long: longer than a consumer waits at the end of a log."""
-LOOK_SECONDS = 0.02
+LOOK_SECONDS: Final = 0.02
 """So often somebody looks whether records move; who begins to produce waits longer until then."""
 
 

@@ -16,30 +16,30 @@ moves them, which it does seldom, and they make the p99.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Final, Protocol
 
-REST_S_PER_TASK = 0.00006
+REST_S_PER_TASK: Final = 0.00006
 """Of those that are for each processor, and at most: 2.4 ms where there are 40, each of which waits
 for its turn several times as long."""
-REST_S_MAX = 0.003
+REST_S_MAX: Final = 0.003
 """Of 50 tasks for each processor; more were not measured."""
-CLIENTS_BACK = 0.6
+CLIENTS_BACK: Final = 0.6
 """Of the clients that take part, so many have sent when a rest ends before its time. With 64 on two
 processors nobody ran for 7 to 16 % of the time without that; with it, and rests of up to twice the
 length, the rate is 1.10 of what it was, and the p99 1.03. With 0.8 the rate is lower again."""
-WINDOWS_COUNTED = 8
+WINDOWS_COUNTED: Final = 8
 """In which every client that waits for answers alone has had one."""
-RESTS_PER_PROCESSOR = 16
+RESTS_PER_PROCESSOR: Final = 16
 """Before the next processor: 25 ms or so. With 64 the p99 was 1.08 of this, and the rate 0.98."""
-TASKS_PER_PROCESSOR_MIN = 8
+TASKS_PER_PROCESSOR_MIN: Final = 8
 """More than that run or wait: measured on two processors, 64 clients that wait for answers keep 10
 to 45 for each; 16 that wait for the disk, or 8 that read what is in memory, 1 to 8."""
-CONNECTIONS_MIN = 8
+CONNECTIONS_MIN: Final = 8
 """Answered in one window. Fewer than these gain nothing from being served together."""
-WINDOW_S = 0.0015
+WINDOW_S: Final = 0.0015
 """How often the tasks are counted at most, while there is something to do: each second or third
 millisecond by a clock of whole ones, as uvloop's is."""
-STALE_S = 0.01
+STALE_S: Final = 0.01
 """A window that has lasted so long was mostly quiet."""
 
 

@@ -23,46 +23,47 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from enum import Enum, auto
-from typing import Protocol
+from typing import Final, Protocol
 
 from ottla.broker.linux_aio import os_error
 from ottla.broker.log.file_slice import FileSlice
+from ottla.broker.network.counters import NetworkCounters
 from ottla.broker.network.moderation import Moderation
 from ottla.broker.network.page_cache import PROBE_BYTES, WARM_S, WORKER_STEP_BYTES, PageCache
 from ottla.broker.network.send_buffer import SendBuffer
 
-SENDFILE_MIN = 32 * 1024
+SENDFILE_MIN: Final = 32 * 1024
 """Measured: below it a pread joined to the headers in one send is cheaper than sendfile."""
-JOINED_BYTES_MAX = 128 * 1024
+JOINED_BYTES_MAX: Final = 128 * 1024
 """Unless so much is unsent: who does not read, or asks for a thousand small slices at once, is
 answered from the file, which costs no memory."""
-INSERTED_BYTES_MAX = 4096
+INSERTED_BYTES_MAX: Final = 4096
 """Up to this a slice is copied once more, into its headers, which costs less than a list of three
 buffers; a larger one is read into a buffer of its own and copied no more."""
-STEP_BYTES = 384 * 1024
+STEP_BYTES: Final = 384 * 1024
 """Sent by the loop at most per sendfile call: less than half of what a socket holds
 (`send_buffer.py`). What it has no room for would stay in the call for as long as its reader makes
 room: some tenths of a millisecond are enough."""
-TURN_BYTES = 384 * 1024
+TURN_BYTES: Final = 384 * 1024
 """When so much of slices was sent in one turn of the loop, by all connections together, the rest
 waits for the next. A consumer that reads as fast as we send would else hold the loop for the whole
 of its answer."""
-COLD_BYTES = 512 * 1024
+COLD_BYTES: Final = 512 * 1024
 """What the kernel is asked to read at once, for a worker that sends it: asked for twice as much, it
 keeps a processor for longer when that has come."""
-IOV_MAX = 64
-JOINT_MIN = 8
+IOV_MAX: Final = 64
+JOINT_MIN: Final = 8
 """So many small answers of one turn leave in one call. It costs 10 us more than one send and half a
 microsecond more than each, which fewer, of clients for whom there is a processor, do not bring."""
-GROUP = 24
+GROUP: Final = 24
 """Small answers of a turn that wait for others at most. With 64 clients on two processors a turn
 has 32 requests in the median, and for a quarter of the time one processor was idle, for nobody had
 an answer before its end. 16 and 28 did as well; with eight the broker loses its processor in the
 midst of a turn more often."""
 
 # Linux alone tells of a peer that has closed while its bytes are unread; all tell of a reset.
-_SENDS_NO_MORE = getattr(select, "POLLRDHUP", 0)
-_IS_GONE = select.POLLHUP | select.POLLERR
+_SENDS_NO_MORE: Final = getattr(select, "POLLRDHUP", 0)
+_IS_GONE: Final = select.POLLHUP | select.POLLERR
 
 
 class End(Enum):
@@ -104,12 +105,6 @@ class _Slice:
         if start - self.position < COLD_BYTES // 2:
             self.ahead_end = min(start + COLD_BYTES, self.position + self.size)
         return range(start, self.ahead_end)
-
-
-class SentBytes(Protocol):
-    """Whoever counts what left all connections."""
-
-    sent_bytes: int
 
 
 class JointSends(Protocol):
@@ -202,7 +197,7 @@ class TurnEnd:
 
     def _send(self) -> None:
         small, large = _by_size(self._outboxes)
-        outboxes = small + large
+        outboxes = small + large if large else small
         self._outboxes = []
         self._grouped = 0
         self.slice_budget = TURN_BYTES
@@ -225,7 +220,8 @@ class TurnEnd:
                 outbox.flush()
         finally:
             # One of them may have broken: those behind it are not to blame.
-            self._outboxes = outboxes[sent:] + self._outboxes
+            if sent < len(outboxes):
+                self._outboxes = outboxes[sent:] + self._outboxes
             self._grouped = 0
             if (self._outboxes or self._waiting) and not self._is_due:
                 self._is_due = True
@@ -311,7 +307,7 @@ class Outbox:
         sock: socket.socket,
         buffer: SendBuffer,
         cache: PageCache,
-        metrics: SentBytes,
+        metrics: NetworkCounters,
         turn_end: TurnEnd,
         on_drained: Callable[[], None],
         on_failed: Callable[[str], None],
@@ -652,4 +648,4 @@ def _reason(error: BaseException) -> str:
     return errno.errorcode.get(number or 0, str(error))
 
 
-_HAS_MORE = hasattr(socket, "MSG_MORE")
+_HAS_MORE: Final = hasattr(socket, "MSG_MORE")

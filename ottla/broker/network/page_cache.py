@@ -10,16 +10,17 @@ import os
 import socket
 from concurrent.futures import Executor
 from math import inf
+from typing import Final
 
 from ottla.broker.log.unreadable import UnreadableRanges
 from ottla.broker.page_probe import PageProbe
 from ottla.broker.ports import File
 
-WORKER_STEP_BYTES = 128 * 1024
+WORKER_STEP_BYTES: Final = 128 * 1024
 """A kernel that does not preempt itself gives the loop no processor before a call ends."""
-PROBE_BYTES = 128 * 1024
+PROBE_BYTES: Final = 128 * 1024
 """Linux reads ahead in windows of this size."""
-WARM_S = 1.0
+WARM_S: Final = 1.0
 """What was in memory so long ago may not be any more: its reader has stood still meanwhile."""
 WARM_WINDOWS_MAX = 4096
 """Remembered for other readers: half a GB, more than is sent in WARM_S."""

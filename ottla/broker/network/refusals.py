@@ -11,7 +11,7 @@ Pure: time is passed in, in milliseconds of a monotonic clock.
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.broker.network.accept_rates import MAX_CREATION_RATE
 from ottla.broker.network.connection_rates import CREATION_RATE
@@ -25,7 +25,7 @@ REASONS_MAX = 5
 
 MAX_CONNECTIONS = "max.connections"
 MAX_CONNECTIONS_PER_IP = "max.connections.per.ip"
-DESCRIPTORS = "open files"
+DESCRIPTORS: Final = "open files"
 REASONS = (
     MAX_CONNECTIONS,
     MAX_CONNECTIONS_PER_IP,

@@ -12,7 +12,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.broker.handlers.answers import CloseConnection, Pending
@@ -25,6 +24,7 @@ from ottla.broker.network.accept_rates import MAX_CREATION_RATE, AcceptRates
 from ottla.broker.network.address_limits import AddressLimits
 from ottla.broker.network.connection import DATA_APIS, Connection
 from ottla.broker.network.connection_rates import CREATION_RATE, ConnectionRates
+from ottla.broker.network.counters import NetworkCounters
 from ottla.broker.network.lane import Lane
 from ottla.broker.network.limits import Limits
 from ottla.broker.network.listening import Listening
@@ -47,23 +47,6 @@ from ottla.broker.open_files import WHAT_TO_DO
 from ottla.broker.ports import Events
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
-
-
-@dataclass(slots=True)
-class NetworkMetrics:
-    """Counters of all connections; read by telemetry."""
-
-    accepted: int = 0
-    received_bytes: int = 0
-    sent_bytes: int = 0
-    handler_errors: int = 0
-    throttles: int = 0
-    throttled_ms: int = 0
-    closed_by_reason: dict[str, int] = field(default_factory=dict)
-
-    def closed(self, reason: str) -> None:
-        reason = reason.partition(":")[0]
-        self.closed_by_reason[reason] = self.closed_by_reason.get(reason, 0) + 1
 
 
 class Endpoint:
@@ -193,7 +176,7 @@ class Server:
         self.lane = Lane(
             self.loop, time.perf_counter, lambda: sum(entry.requests for entry in data_entries)
         )
-        self.metrics = NetworkMetrics()
+        self.metrics = NetworkCounters()
         self.quotas = ClientQuotas(limits.quota_window_ms)
         self._answered = AnswerTime()
         self.connection_rates = ConnectionRates(

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
-from typing import Protocol
+from typing import Final, Protocol
 
-STALE_MAX = 64
+STALE_MAX: Final = 64
 """So many cancelled deadlines, and as many as are not, may lie in the heap before they leave it."""
-CLOCK_STEP_S = 0.0005
+CLOCK_STEP_S: Final = 0.0005
 """Loops tell the time in steps (uvloop by the millisecond): a timer may come so much early."""
+
+_heappush: Final = heappush
 
 
 class Expiring(Protocol):
@@ -61,7 +63,7 @@ class Deadlines:
         due_s = self._timers.time() + wait_s
         self._added += 1
         self._waiting += 1
-        heappush(self._heap, (due_s, self._added, deadline))
+        _heappush(self._heap, (due_s, self._added, deadline))
         self._set_by(due_s)
         return deadline
 

@@ -20,21 +20,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final
 
 from ottla.broker.ports import Rng
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchRequest
 
-SESSIONLESS_EPOCH = -1
-FIRST_EPOCH = 0
-EPOCH_MAX = 2**31 - 1
-STALE_MS = 120_000
+NO_ERROR: Final = ErrorCode.NONE
+SESSIONLESS_EPOCH: Final = -1
+FIRST_EPOCH: Final = 0
+EPOCH_MAX: Final = 2**31 - 1
+STALE_MS: Final = 120_000
 """A session unused this long gives way to any new one, as in Kafka."""
-PARTITIONS_MAX = 1_000_000
+PARTITIONS_MAX: Final = 1_000_000
 """In all sessions together. Kafka counts sessions alone; a partition costs some 700 bytes here, so
 its 1000 slots could hold any amount. A thousand consumers of a thousand partitions fit."""
-SPARE_PARTITIONS = 1024
+SPARE_PARTITIONS: Final = 1024
 """So many more than the broker has may be named by one session, or by a fetch that waits: what was
 just deleted, or is about to be made. Each costs a look and an error with every request, and one of
 46 bytes asks a session for all it has."""
@@ -75,13 +76,23 @@ class FetchSession:
                 self.partitions[key] = wanted
 
 
-class Resolved(NamedTuple):
+class Resolved:
     """What a request means: an error for the whole of it, or the partitions to read."""
 
-    error: ErrorCode
-    session: FetchSession | None
-    incremental: bool
-    wanted: list[Wanted]
+    __slots__ = ("error", "incremental", "session", "wanted")
+
+    def __init__(
+        self,
+        wanted: list[Wanted],
+        session: FetchSession | None = None,
+        *,
+        incremental: bool = False,
+        error: ErrorCode = NO_ERROR,
+    ) -> None:
+        self.wanted = wanted
+        self.session = session
+        self.incremental = incremental
+        self.error = error
 
 
 def wanted_by(request: FetchRequest) -> list[Wanted]:
@@ -124,7 +135,7 @@ class FetchSessions:
     def resolve(self, request: FetchRequest, *, by_topic_id: bool, now_ms: int) -> Resolved:
         if request.session_epoch == SESSIONLESS_EPOCH:
             self._sessions.pop(request.session_id, None)
-            return Resolved(ErrorCode.NONE, None, False, wanted_by(request))
+            return Resolved(wanted_by(request))
         if request.session_epoch == FIRST_EPOCH:
             self._sessions.pop(request.session_id, None)
             return self._open(wanted_by(request), by_topic_id, now_ms)
@@ -133,13 +144,13 @@ class FetchSessions:
     def _open(self, wanted: list[Wanted], by_topic_id: bool, now_ms: int) -> Resolved:
         partitions = {_key(item, by_topic_id): item for item in wanted}
         if not (self.may_name(len(partitions)) and self._make_room(len(partitions), now_ms)):
-            return Resolved(ErrorCode.NONE, None, False, wanted)
+            return Resolved(wanted)
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
             session_id = self._rng.randrange(EPOCH_MAX)
         session = FetchSession(session_id, by_topic_id, 1, now_ms, partitions)
         self._sessions[session_id] = session
-        return Resolved(ErrorCode.NONE, session, False, list(partitions.values()))
+        return Resolved(list(partitions.values()), session)
 
     def _continue(self, request: FetchRequest, by_topic_id: bool, now_ms: int) -> Resolved:
         session = self._sessions.get(request.session_id)
@@ -173,8 +184,8 @@ class FetchSessions:
             return _refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not session.partitions:
             del self._sessions[session.session_id]
-            return Resolved(ErrorCode.NONE, None, True, [])
-        return Resolved(ErrorCode.NONE, session, True, list(session.partitions.values()))
+            return Resolved([], incremental=True)
+        return Resolved(list(session.partitions.values()), session, incremental=True)
 
     def _room(self) -> int:
         return self._partitions_max - sum(len(one.partitions) for one in self._sessions.values())
@@ -207,4 +218,4 @@ def key_of(item: Wanted, session: FetchSession) -> Key:
 
 
 def _refused(error: ErrorCode) -> Resolved:
-    return Resolved(error, None, True, [])
+    return Resolved([], incremental=True, error=error)

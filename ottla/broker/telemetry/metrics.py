@@ -11,6 +11,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 Labels = Mapping[str, str]
 Sample = tuple[Labels, float]
@@ -20,7 +21,21 @@ HistogramSample = tuple[Labels, list[int], float]
 PAUSE = ""
 """In place of a line: what comes next takes long, and whoever makes the page should give way."""
 
-SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
+SECONDS: Final = (
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    1.0,
+    5.0,
+)
 """Bounds for times: a loopback request takes 0.1 ms, a sync on a bad disk seconds."""
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*", re.ASCII)

@@ -25,48 +25,48 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.crc import Buffer, crc32c
 
-HEADER = struct.Struct(">qiibIhiqqqhii")
-HEADER_SIZE = 61
-LOG_OVERHEAD = 12
-MAGIC = 2
-MAGIC_POSITION = 16
-CRC_POSITION = 17
-CRC_START = 21
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+HEADER_SIZE: Final = 61
+LOG_OVERHEAD: Final = 12
+MAGIC: Final = 2
+MAGIC_POSITION: Final = 16
+CRC_POSITION: Final = 17
+CRC_START: Final = 21
 
-CODEC_MASK = 7
-TIMESTAMP_TYPE = 8
-TRANSACTIONAL = 16
-CONTROL = 32
-DELETE_HORIZON = 64
-ATTRIBUTES_MASK = 127
+CODEC_MASK: Final = 7
+TIMESTAMP_TYPE: Final = 8
+TRANSACTIONAL: Final = 16
+CONTROL: Final = 32
+DELETE_HORIZON: Final = 64
+ATTRIBUTES_MASK: Final = 127
 """The bits that mean something. What else a producer sets is kept with its batch, and is not
 written anew, as in Kafka."""
 
-NO_PRODUCER_ID = -1
-NO_PRODUCER_EPOCH = -1
-NO_SEQUENCE = -1
-NO_LEADER_EPOCH = -1
-NO_TIMESTAMP = -1
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+NO_LEADER_EPOCH: Final = -1
+NO_TIMESTAMP: Final = -1
 
-_BATCH_LENGTH_MIN = HEADER_SIZE - LOG_OVERHEAD
-_ATTRIBUTES_POSITION = 21
-_LEADER_EPOCH_POSITION = 12
-_MAX_TIMESTAMP_POSITION = 35
+_BATCH_LENGTH_MIN: Final = HEADER_SIZE - LOG_OVERHEAD
+_ATTRIBUTES_POSITION: Final = 21
+_LEADER_EPOCH_POSITION: Final = 12
+_MAX_TIMESTAMP_POSITION: Final = 35
 
-_INT16 = struct.Struct(">h")
-_INT32 = struct.Struct(">i")
-_UINT32 = struct.Struct(">I")
-_INT64 = struct.Struct(">q")
-_PREFIX = struct.Struct(">qiib")
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_UINT32: Final = struct.Struct(">I")
+_INT64: Final = struct.Struct(">q")
+_PREFIX: Final = struct.Struct(">qiib")
 
-_unpack_header = HEADER.unpack_from
-_pack_int32 = _INT32.pack_into
-_pack_int64 = _INT64.pack_into
+_unpack_header: Final = HEADER.unpack_from
+_pack_int32: Final = _INT32.pack_into
+_pack_int64: Final = _INT64.pack_into
 
 
 class BatchHeader(NamedTuple):

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from typing import Final
 
 import crc32c as _castagnoli
 
 Buffer = bytes | bytearray | memoryview
 
-crc32c: Callable[[Buffer], int] = _castagnoli.crc32c
+crc32c: Final[Callable[[Buffer], int]] = _castagnoli.crc32c
 
 
 def crc32c_on(data: Buffer, crc: int) -> int:

@@ -11,7 +11,7 @@ This is the reader of consumers, tools and replays. Produce and fetch never come
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import HEADER_SIZE, TIMESTAMP_TYPE, BatchHeader, read_header
@@ -25,11 +25,11 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 # Records of one batch after decompression. Batches are at most max.message.bytes (1 MiB) on the
 # wire; 64 times that is a compression ratio which data meets rarely and a bomb exceeds.
-RECORDS_SIZE_MAX = 64 * 1024 * 1024
+RECORDS_SIZE_MAX: Final = 64 * 1024 * 1024
 
 # Who goes through records in a worker lets others have the interpreter each time that so many are
 # done: some 60 us, if they are small.
-PIECE_RECORDS = 64
+PIECE_RECORDS: Final = 64
 GiveWay = Callable[[], None]
 
 # length, attributes, two deltas, two null lengths and a header count, one byte each
