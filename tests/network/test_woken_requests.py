@@ -129,6 +129,41 @@ async def test_what_need_not_wait_is_answered_behind_what_does(broker: Broker) -
     client.close()
 
 
+async def test_fetches_that_differ_in_their_offset_alone_are_told_apart(broker: Broker) -> None:
+    """They are decoded once; the client jumps about in the log, and waits at its end."""
+    client, producer = await Client.of(broker), await Client.of(broker)
+    for _ in range(5):
+        assert await producer.append("t") == 0
+    size = len(_records(await client.ask(_sessionless(4), FETCH)))
+    assert size > 0
+    for offset in (0, 3, 1, 4, 2, 0, 0):
+        records = _records(await client.ask(_sessionless(offset), FETCH))
+        assert len(records) == (5 - offset) * size
+        assert int.from_bytes(records[:8], "big") == offset
+    for offset in (5, 6, 7):
+        client.send(_sessionless(offset), FETCH)
+        await asyncio.sleep(0)
+        assert await producer.append("t") == 0
+        records = _records(await client.answer())
+        assert (len(records), int.from_bytes(records[:8], "big")) == (size, offset)
+    answer = await client.ask(_sessionless(9), FETCH)
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    other = await client.ask(_sessionless(0, topic="u", wait_ms=0), FETCH)
+    assert other.responses[0].topic == "u"
+    assert not _records(other)
+    client.close()
+    producer.close()
+
+
+def _sessionless(offset: int, *, topic: str = "t", wait_ms: int = 60_000) -> FetchRequest:
+    return _fetch(0, -1, (topic,), offset=offset, wait_ms=wait_ms)
+
+
+def _records(answer: Any) -> bytes:
+    ((part,),) = (topic.partitions for topic in answer.responses)
+    return bytes(part.records or b"")
+
+
 async def _begun(client: Client, *topics: str) -> int:
     """A session at the ends of the topics."""
     answer = await client.ask(_fetch(0, 0, topics, wait_ms=0), FETCH)

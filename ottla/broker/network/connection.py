@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ottla.broker.handlers.answers import NO_ANSWER, CloseConnection, Pending
 from ottla.broker.handlers.context import Session
+from ottla.broker.handlers.fetch_repeats import RepeatedFetch, remember
 from ottla.broker.handlers.table import Entry
 from ottla.broker.network.outbox import End, Outbox
 from ottla.broker.network.refusals import DESCRIPTORS
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from ottla.broker.log.file_slice import FileSlice
     from ottla.broker.network.metering import Meter
     from ottla.broker.network.server import Endpoint
+    from ottla.protocol.codec import Decoder
+    from ottla.protocol.messages.fetch import FetchRequest
 
 UNSENT_BYTES_MAX: Final = 1024 * 1024
 """Reading stops above this much unsent memory (row 40 of the bad-input table)."""
@@ -65,6 +68,7 @@ ENDING_ERRORS: Final = (ProtocolError, CloseConnection, AssertionError)
 """What a request may raise that has no answer: the connection ends."""
 
 _PRODUCE: Final = int(ApiKey.PRODUCE)
+_FETCH: Final = int(ApiKey.FETCH)
 _NO_SLICES: Final[list[tuple[int, FileSlice]]] = []
 _clock_s: Final = time.perf_counter
 _unpack_header: Final = struct.Struct(">hhi").unpack_from
@@ -100,6 +104,7 @@ class Connection(asyncio.BufferedProtocol):
         "_outbox",
         "_paused",
         "_peer_is_done",
+        "_repeated_fetch",
         "_session",
         "_table",
         "_transport",
@@ -114,6 +119,7 @@ class Connection(asyncio.BufferedProtocol):
         self._table = endpoint.table
         self._forms = endpoint.forms
         self._beginnings: tuple[int, ...] = ()  # lengths of them, for the forms
+        self._repeated_fetch: RepeatedFetch | None = None
         self._lane = endpoint.lane
         self._frames = ServerConnection(endpoint.max_request_size)
         self._line: deque[Pending] = deque()
@@ -472,7 +478,11 @@ class Connection(asyncio.BufferedProtocol):
         session = self._session
         assert session is not None
         session.client_id = client_id
-        request, _ = decode(frame, position)
+        request: Any
+        if api_key == _FETCH:
+            request = self._fetch_request(frame, position, version, decode)
+        else:
+            request, _ = decode(frame, position)
         meter = self._meter
         if meter is None:
             if api_key == _PRODUCE:
@@ -511,6 +521,17 @@ class Connection(asyncio.BufferedProtocol):
         if meter is not None:
             meter.waits(pending, _clock_s() - started_s)
         self._enqueue(pending, entry, version, correlation_id, started_s)
+
+    def _fetch_request(
+        self, frame: memoryview, position: int, version: int, decode: Decoder[FetchRequest]
+    ) -> FetchRequest:
+        """Fetch requests are taken up one after another, so the last one is answered."""
+        repeated = self._repeated_fetch
+        if repeated is not None and repeated.matches(frame, position, version):
+            return repeated.request
+        request, _ = decode(frame, position)
+        self._repeated_fetch = remember(frame, position, version, request)
+        return request
 
     def _serve_by_form(self, frame: memoryview, started_s: float) -> bool:
         """Whether the request is a Produce like one before, and is served."""
