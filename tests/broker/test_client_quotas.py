@@ -144,6 +144,26 @@ async def test_a_consumer_gets_a_window_at_once_and_waits_for_what_is_more() -> 
         assert _size(await greedy.fetch("t", 9)) > 50_000
 
 
+async def test_a_consumer_whose_quota_is_gone_gets_all_again() -> None:
+    """Its requests differ in their offsets alone, and one of them was cut to the quota."""
+    async with (
+        Broker() as broker,
+        _connected(broker, GREEDY) as greedy,
+        _connected(broker, OTHER) as other,
+    ):
+        await other.create("t")
+        for _ in range(20):
+            await _wait_ms(other, 10_000)
+        whole = _size(await greedy.fetch("t", 3))
+
+        await _limit(other, "consumer_byte_rate", RATE)
+        assert _size(await greedy.fetch("t", 4)) <= RATE
+        await _limit(other, "consumer_byte_rate", None)
+
+        assert whole > 170_000
+        assert _size(await greedy.fetch("t", 3)) == whole
+
+
 async def test_a_share_consumer_is_charged_as_any_consumer() -> None:
     async with (
         Broker() as broker,

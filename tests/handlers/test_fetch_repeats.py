@@ -41,7 +41,11 @@ def remembered(request: FetchRequest, version: int) -> RepeatedFetch | None:
     """Of a request as it came, not as it was made."""
     frame, position = frame_of(request, version)
     decoded, _ = decoder(FetchRequest, version)(frame, position)
-    return remember(frame, position, version, decoded)
+    return remember(frame, decoded, position=position, version=version)
+
+
+def is_again(last: RepeatedFetch, frame: memoryview, position: int, version: int) -> bool:
+    return last.again(frame, position=position, version=version) is not None
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -50,9 +54,10 @@ def test_it_is_what_decoding_gives(version: int) -> None:
     assert last is not None
     for correlation_id, offset in enumerate(OFFSETS):
         frame, position = frame_of(fetch(version, offset), version, correlation_id=correlation_id)
-        assert last.matches(frame, position, version)
-        assert last.request == decoder(FetchRequest, version)(frame, position)[0]
-        assert last.request.topics[0].partitions[0].fetch_offset == offset
+        again = last.again(frame, position=position, version=version)
+        assert again is not None
+        assert again == decoder(FetchRequest, version)(frame, position)[0]
+        assert again.topics[0].partitions[0].fetch_offset == offset
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -64,9 +69,9 @@ def test_no_other_byte_may_differ(version: int) -> None:
     for at in range(position, len(frame)):
         frame[at] ^= 0x80
         is_of_offset = offset_at <= at < offset_at + 8
-        assert last.matches(frame, position, version) == is_of_offset, at
+        assert is_again(last, frame, position, version) == is_of_offset, at
         frame[at] ^= 0x80
-    assert last.matches(frame, position, version)
+    assert is_again(last, frame, position, version)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -74,12 +79,12 @@ def test_nor_the_length_the_header_or_the_version(version: int) -> None:
     last = remembered(fetch(version), version)
     assert last is not None
     frame, position = frame_of(fetch(version), version)
-    assert not last.matches(frame[:-1], position, version)
-    assert not last.matches(memoryview(bytes(frame) + b"\0"), position, version)
-    assert not last.matches(frame, position, version + 1)
+    assert not is_again(last, frame[:-1], position, version)
+    assert not is_again(last, memoryview(bytes(frame) + b"\0"), position, version)
+    assert not is_again(last, frame, position, version + 1)
     for client_id in (None, "you and I"):
         other, other_position = frame_of(fetch(version), version, client_id=client_id)
-        assert not last.matches(other, other_position, version)
+        assert not is_again(last, other, other_position, version)
 
 
 def test_frames_of_any_length_are_compared_within_their_ends() -> None:
@@ -90,7 +95,7 @@ def test_frames_of_any_length_are_compared_within_their_ends() -> None:
     random_bytes = random.Random(3)
     for size in range(len(frame) + 20):
         other = memoryview(bytearray(random_bytes.randbytes(size)))
-        assert not last.matches(other, min(position, size), version)
+        assert not is_again(last, other, min(position, size), version)
 
 
 def test_an_offset_whose_bytes_stand_elsewhere_is_not_remembered() -> None:
@@ -118,11 +123,13 @@ def test_what_is_not_of_one_partition_alone_is_not_remembered() -> None:
     of_topics.topics.append(FetchRequest.FetchTopic("u", partitions=[]))
     in_a_session = fetch(version)
     in_a_session.session_epoch = 0
+    of_forgotten = fetch(version)
+    of_forgotten.forgotten_topics_data = [FetchRequest.ForgottenTopic("u")]
     of_none = fetch(version)
     of_none.topics = []
     of_no_partition = fetch(version)
     of_no_partition.topics[0].partitions = []
-    for request in (of_two, of_topics, in_a_session, of_none, of_no_partition):
+    for request in (of_two, of_topics, in_a_session, of_forgotten, of_none, of_no_partition):
         assert remembered(request, version) is None
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ottla.protocol.api import ApiKey
 from ottla.protocol.connection import ClientConnection
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchRequest
@@ -131,6 +132,15 @@ async def test_what_need_not_wait_is_answered_behind_what_does(broker: Broker) -
 
 async def test_fetches_that_differ_in_their_offset_alone_are_told_apart(broker: Broker) -> None:
     """They are decoded once; the client jumps about in the log, and waits at its end."""
+    decoders = broker.running.server.table[ApiKey.FETCH].decoders
+    decode, decoded = decoders[FETCH], 0
+
+    def counted(frame: memoryview, position: int) -> Any:
+        nonlocal decoded
+        decoded += 1
+        return decode(frame, position)
+
+    decoders[FETCH] = counted
     client, producer = await Client.of(broker), await Client.of(broker)
     for _ in range(5):
         assert await producer.append("t") == 0
@@ -148,9 +158,11 @@ async def test_fetches_that_differ_in_their_offset_alone_are_told_apart(broker: 
         assert (len(records), int.from_bytes(records[:8], "big")) == (size, offset)
     answer = await client.ask(_sessionless(9), FETCH)
     assert answer.responses[0].partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert decoded == 1
     other = await client.ask(_sessionless(0, topic="u", wait_ms=0), FETCH)
     assert other.responses[0].topic == "u"
     assert not _records(other)
+    assert decoded == 2
     client.close()
     producer.close()
 

@@ -478,12 +478,11 @@ class Connection(asyncio.BufferedProtocol):
         session = self._session
         assert session is not None
         session.client_id = client_id
-        request: Any
-        if api_key == _FETCH:
+        meter = self._meter
+        if api_key == _FETCH and meter is None:  # which may change the request
             request = self._fetch_request(frame, position, version, decode)
         else:
             request, _ = decode(frame, position)
-        meter = self._meter
         if meter is None:
             if api_key == _PRODUCE:
                 self._beginnings = self._forms.learn(frame, request, version, self._beginnings)
@@ -524,13 +523,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def _fetch_request(
         self, frame: memoryview, position: int, version: int, decode: Decoder[FetchRequest]
-    ) -> FetchRequest:
-        """Fetch requests are taken up one after another, so the last one is answered."""
-        repeated = self._repeated_fetch
-        if repeated is not None and repeated.matches(frame, position, version):
-            return repeated.request
-        request, _ = decode(frame, position)
-        self._repeated_fetch = remember(frame, position, version, request)
+    ) -> Any:
+        """Such requests are taken up one after another: nobody works on the last any more."""
+        assert not self._line
+        last = self._repeated_fetch
+        request = None if last is None else last.again(frame, position=position, version=version)
+        if request is None:
+            request, _ = decode(frame, position)
+            self._repeated_fetch = remember(frame, request, position=position, version=version)
         return request
 
     def _serve_by_form(self, frame: memoryview, started_s: float) -> bool:

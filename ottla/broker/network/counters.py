@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class NetworkCounters:
-    """Counters of all connections; only ever grow."""
+    """Counters of all connections; they only ever grow."""
 
     __slots__ = (
         "accepted",
