@@ -78,6 +78,12 @@ async def _wait_ms(client: SmallClient, size: int) -> int:
     return answer.throttle_time_ms
 
 
+async def _fill(client: SmallClient) -> None:
+    """More than a window's worth for who reads it."""
+    for _ in range(20):
+        await _wait_ms(client, 10_000)
+
+
 async def test_a_producer_over_its_rate_waits_and_another_does_not() -> None:
     loop = asyncio.get_running_loop()
     async with (
@@ -132,8 +138,7 @@ async def test_a_consumer_gets_a_window_at_once_and_waits_for_what_is_more() -> 
         _connected(broker, OTHER) as other,
     ):
         await other.create("t")
-        for _ in range(20):
-            await _wait_ms(other, 10_000)
+        await _fill(other)
         await _limit(other, "consumer_byte_rate", RATE)
 
         first = await greedy.fetch("t")
@@ -152,8 +157,7 @@ async def test_a_consumer_whose_quota_is_gone_gets_all_again() -> None:
         _connected(broker, OTHER) as other,
     ):
         await other.create("t")
-        for _ in range(20):
-            await _wait_ms(other, 10_000)
+        await _fill(other)
         whole = _size(await greedy.fetch("t", 3))
 
         await _limit(other, "consumer_byte_rate", RATE)
@@ -182,8 +186,7 @@ async def test_a_share_consumer_is_charged_as_any_consumer() -> None:
             topics=[ShareFetchRequest.FetchTopic(topic_id, [partition])],
         )
         await _begin_group(greedy, topic_id)
-        for _ in range(20):
-            await _wait_ms(other, 10_000)
+        await _fill(other)
         await _limit(other, "consumer_byte_rate", RATE)
 
         sizes, waits = [], []

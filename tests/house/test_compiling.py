@@ -87,7 +87,9 @@ def _not_final(tree: ast.Module) -> Iterator[tuple[int, str]]:
     for node in tree.body:
         if isinstance(node, ast.Assign):
             yield from ((node.lineno, one.id) for one in node.targets if isinstance(one, ast.Name))
-        elif isinstance(node, ast.AnnAssign) and "Final" not in ast.unparse(node.annotation):
+        elif isinstance(node, ast.AnnAssign) and not ast.unparse(node.annotation).startswith(
+            "Final"
+        ):
             yield node.lineno, ast.unparse(node.target)
 
 
