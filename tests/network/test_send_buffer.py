@@ -23,6 +23,7 @@ from ottla.broker.network.send_buffer import (
     DEFAULT_BYTES,
     NOT_SENT_BYTES_MAX,
     PACED_BYTES,
+    READ_BYTES,
     SLICES_NOT_SENT_BYTES_MAX,
     SendBuffer,
 )
@@ -103,6 +104,44 @@ async def test_copies_have_little_room_until_the_first_slice(
     file.close()
 
 
+@needs_limit
+@pytest.mark.parametrize("left_out", [1, 0])
+async def test_who_has_read_much_has_what_the_kernel_allows(
+    pair: tuple[socket.socket, socket.socket], tmp_path: Path, left_out: int
+) -> None:
+    """The slice behind so much of slices is the first that finds it, and not one byte before."""
+    (tmp_path / "slice").write_bytes(bytes(READ_BYTES))
+    file = PosixDisk().open(str(tmp_path / "slice"))
+    loop = asyncio.get_running_loop()
+    own, peer = pair
+    limits = list[int]()
+    with ThreadPoolExecutor(1) as workers:
+        cache = PageCache(workers, UnreadableRanges(RecordedEvents()))
+        drained, failures = asyncio.Event(), list[str]()
+        outbox = Outbox(
+            loop,
+            own,
+            SendBuffer(own, DEFAULT_BYTES),
+            cache,
+            NetworkCounters(),
+            TurnEnd(loop),
+            drained.set,
+            failures.append,
+        )
+        for size in (READ_BYTES - left_out, SENDFILE_MIN):
+            drained.clear()
+            outbox.put(bytearray(), [(0, FileSlice(file, 0, size))])
+            outbox.schedule()
+            while size:
+                size -= len(await loop.sock_recv(peer, size))
+            await drained.wait()
+            limits.append(not_sent_max(own))
+        outbox.close()
+    file.close()
+    assert failures == []
+    assert limits == [SLICES_NOT_SENT_BYTES_MAX, SLICES_NOT_SENT_BYTES_MAX if left_out else 0]
+
+
 @pytest.mark.parametrize("wanted_bytes", [DEFAULT_BYTES, 50_000, -1])
 async def test_a_connection_has_the_buffer_that_was_configured(
     monkeypatch: pytest.MonkeyPatch, wanted_bytes: int
@@ -166,9 +205,8 @@ async def test_slices_are_sent_where_the_system_knows_neither_a_limit_nor_of_pac
     monkeypatch.delattr(socket, "TCP_CONGESTION", raising=False)
     before = pair[0].getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
     buffer = SendBuffer(pair[0], DEFAULT_BYTES)
-    assert buffer.awaits_slice
     buffer.widen()
-    assert not buffer.awaits_slice
+    buffer.widen()
     assert pair[0].getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == before
 
 

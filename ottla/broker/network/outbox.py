@@ -40,11 +40,10 @@ answered from the file, which costs no memory."""
 INSERTED_BYTES_MAX: Final = 4096
 """Up to this a slice is copied once more, into its headers, which costs less than a list of three
 buffers; a larger one is read into a buffer of its own and copied no more."""
-STEP_BYTES: Final = 384 * 1024
-"""Sent by the loop at most per sendfile call: less than half of what a socket holds
-(`send_buffer.py`). What it has no room for would stay in the call for as long as its reader makes
-room: some tenths of a millisecond are enough."""
-TURN_BYTES: Final = 384 * 1024
+STEP_BYTES: Final = 768 * 1024
+"""Sent by the loop at most per sendfile call, in some 60 us. What a socket has no room for would
+stay in the call for as long as its reader makes room (`send_buffer.py`)."""
+TURN_BYTES: Final = 768 * 1024
 """When so much of slices was sent in one turn of the loop, by all connections together, the rest
 waits for the next. A consumer that reads as fast as we send would else hold the loop for the whole
 of its answer."""
@@ -294,6 +293,7 @@ class Outbox:
         "_on_drained",
         "_on_failed",
         "_scheduled",
+        "_slice_bytes",
         "_socket",
         "_stopped",
         "_turn_end",
@@ -322,6 +322,7 @@ class Outbox:
         self._on_failed = on_failed
         self._items: deque[bytearray | memoryview | _Slice] = deque()
         self._scheduled = False
+        self._slice_bytes = 0  # of slices that have left
         self._stopped = False  # waiting for writability or for a worker
         self._watched = False  # the loop tells of writability
         self._lent: Future[tuple[int, bool]] | None = None  # the socket, to a worker
@@ -506,7 +507,7 @@ class Outbox:
         """One step of a slice; False when nothing more can be sent in this turn."""
         size = min(piece.size, STEP_BYTES)
         self._turn_end.has_slices = True
-        if self._buffer.awaits_slice:
+        if self._slice_bytes >= self._buffer.widens_at_bytes:
             self._buffer.widen()
         if self._is_cold or not self._is_warm(piece, piece.position + size):
             self._send_in_worker(piece)
@@ -605,6 +606,7 @@ class Outbox:
             self._fail("the file ended before the slice")
             return False
         self.unsent_bytes -= count
+        self._slice_bytes += count
         self._metrics.sent_bytes += count
         piece.position += count
         piece.size -= count
