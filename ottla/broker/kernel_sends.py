@@ -14,35 +14,37 @@ from __future__ import annotations
 import socket
 from collections.abc import Sequence
 from ctypes import addressof, c_char
+from typing import Final
 
 from ottla.broker.linux_aio import Context, Request
 
-LOOKS_MAX = 4
+LOOKS_MAX: Final = 4
 """For results that are there at the first; a signal may interrupt that."""
 
-_COMMAND_WRITE = 1
+COUNT_MAX: Final = 64
+BYTES_MAX: Final = 512
+"""Answers are copied to where the kernel finds them, which costs less than to ask each where it is.
+To Produce they have a hundred bytes; to Fetch those alone have so few that bring next to no
+records."""
+
+_COMMAND_WRITE: Final = 1
 
 
 class KernelSends:
     """`JointSends` of the thread that uses it."""
 
-    count_max = 64
-    bytes_max = 512
-    """Answers are copied to where the kernel finds them, which costs less than to ask each where it
-    is. To Produce they have a hundred bytes; to Fetch those alone have so few that bring next to no
-    records."""
-
     def __init__(self) -> None:
         """Raises OSError if the system has no AIO, or no more of it."""
-        self._context = Context(self.count_max)
-        self._bytes = bytearray(self.bytes_max * self.count_max)
-        self._view = memoryview(self._bytes)
+        self.count_max = COUNT_MAX
+        self.bytes_max = BYTES_MAX
+        self._context = Context(COUNT_MAX)
+        self._bytes = bytearray(BYTES_MAX * COUNT_MAX)
         self._place = (c_char * len(self._bytes)).from_buffer(self._bytes)
         address = addressof(self._place)
         self._rows: list[tuple[Request, int]] = []
         """The requests, and where the bytes of each begin."""
         for number, request in enumerate(self._context.requests):
-            start = number * self.bytes_max
+            start = number * BYTES_MAX
             request.command = _COMMAND_WRITE
             request.buffer = address + start
             self._rows.append((request, start))
@@ -62,11 +64,11 @@ class KernelSends:
 
         AssertionError: what has left is not known, so that nothing must be sent behind it.
         """
-        view = self._view
+        place = self._bytes
         for (request, start), (descriptor, data) in zip(self._rows, wanted, strict=False):
             request.descriptor = descriptor
             request.size = size = len(data)
-            view[start : start + size] = data
+            place[start : start + size] = data
         sent = [0] * len(wanted)
         begun = self._context.submit(len(wanted))
         for _ in range(LOOKS_MAX):

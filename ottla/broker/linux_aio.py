@@ -10,13 +10,12 @@ import ctypes
 import errno
 import os
 import platform
-import struct
 import sys
 
 # io_setup, io_getevents, io_submit: the x86-64 table, and the one that newer machines share.
 _CALLS = {"x86_64": (206, 208, 209), "aarch64": (0, 4, 2), "riscv64": (0, 4, 2)}
-_EVENT = struct.Struct("@QQqq")
-"""struct io_event: data and address of the request, and two results."""
+_EVENT_WORDS = 4
+"""struct io_event: data and address of the request, and two results, of eight bytes each."""
 
 
 class Request(ctypes.Structure):
@@ -59,8 +58,9 @@ class Context:
         if self._call(ctypes.c_long(setup), self._counts[-1], ctypes.byref(context)) < 0:
             raise _last_error()
         self._context = context
-        self._events = bytearray(_EVENT.size * requests_max)
+        self._events = bytearray(8 * _EVENT_WORDS * requests_max)
         self._events_place = (ctypes.c_char * len(self._events)).from_buffer(self._events)
+        self._event_words = memoryview(self._events).cast("q")
         self._no_wait = (ctypes.c_long * 2)()
         self.requests = [Request(data=slot) for slot in range(requests_max)]
         """Each bears its number; whoever begins it fills in the rest."""
@@ -93,10 +93,9 @@ class Context:
             if ctypes.get_errno() == errno.EINTR:
                 return []  # a signal came, and nothing had ended
             raise _last_error()
-        return [
-            (number, result)
-            for number, _, result, _ in _EVENT.iter_unpack(self._events[: count * _EVENT.size])
-        ]
+        words = self._event_words[: _EVENT_WORDS * count]
+        numbers, results = words[::_EVENT_WORDS].tolist(), words[2::_EVENT_WORDS].tolist()
+        return list(zip(numbers, results, strict=True))
 
 
 def os_error(number: int) -> OSError:

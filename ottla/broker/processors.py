@@ -7,12 +7,13 @@ import os
 import select
 import time
 from contextlib import suppress
+from typing import Final
 
-LOAD = "/proc/loadavg"
-_LOAD_BYTES = 64
-STEP_S = 0.0001
+LOAD: Final = "/proc/loadavg"
+_LOAD_BYTES: Final = 64
+STEP_S: Final = 0.0001
 """Of leaving; behind each the loop's descriptors are looked at, which takes 1 us or 2."""
-_ANY_PROCESSOR = range(8192)
+_ANY_PROCESSOR: Final = range(8192)
 """As many as Linux can be built for, so that those are in it that are plugged in later."""
 
 

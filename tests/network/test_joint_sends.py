@@ -21,7 +21,7 @@ import pytest
 
 from ottla.broker import kernel_sends, linux_aio, serve
 from ottla.broker.broker import Broker
-from ottla.broker.kernel_sends import KernelSends
+from ottla.broker.kernel_sends import COUNT_MAX, KernelSends
 from ottla.broker.log.unreadable import UnreadableRanges
 from ottla.broker.network.counters import NetworkCounters
 from ottla.broker.network.outbox import GROUP, JOINT_MIN, Outbox, TurnEnd
@@ -41,7 +41,7 @@ def pairs() -> Iterator[list[Pair]]:
     at FULL: one that is full stays so, where TCP makes some room with a late acknowledgement."""
     found: list[Pair] = []
     with ExitStack() as stack, socket.create_server(("127.0.0.1", 0), backlog=64) as listening:
-        for number in range(KernelSends.count_max):
+        for number in range(COUNT_MAX):
             if number == FULL:
                 own, peer = map(stack.enter_context, socket.socketpair())
             else:
@@ -87,7 +87,7 @@ def received(peer: socket.socket, size: int = 0) -> bytes:
 
 
 @needs_linux
-@pytest.mark.parametrize("count", [1, 2, KernelSends.count_max])
+@pytest.mark.parametrize("count", [1, 2, COUNT_MAX])
 def test_each_gets_its_own(pairs: list[Pair], count: int) -> None:
     sends = opened()
     for turn in range(3):
@@ -155,8 +155,9 @@ def _says_it_did(_self: KernelSends, wanted: Sequence[object]) -> list[int]:
         (linux_aio, "_CALLS", {}),
         (linux_aio.Context, "submit", lambda _self, _count: 0),
         (linux_aio.Context, "submit", lambda _self, count: count),  # and it ends some time
-        (kernel_sends, "_COMMAND_WRITE", 3),  # fdatasync, which no socket does
-        (KernelSends, "send", _says_it_did),
+        # fdatasync, which no socket does
+        pytest.param(kernel_sends, "_COMMAND_WRITE", 3, marks=pytest.mark.interpreted),
+        pytest.param(KernelSends, "send", _says_it_did, marks=pytest.mark.interpreted),
         (sys, "platform", "darwin"),
     ],
 )
@@ -171,17 +172,17 @@ def test_a_kernel_that_does_not_do_it_is_found_out(
 
 
 @needs_linux
-async def test_a_service_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_a_service_does_it(monkeypatch: pytest.MonkeyPatch, is_known: bool) -> None:
     opened()
     turn_end = SimpleNamespace(joint=None)
     server = SimpleNamespace(turn_end=turn_end, moderate=lambda _moderation: None)
+    if not is_known:
+        monkeypatch.setattr(linux_aio, "_CALLS", {})
 
     serve._share_processors(cast(Broker, SimpleNamespace(server=server)))
-    assert type(turn_end.joint) is KernelSends
-
-    monkeypatch.setattr(KernelSends, "open", lambda: None)
-    serve._share_processors(cast(Broker, SimpleNamespace(server=server)))
-    assert turn_end.joint is None
+    assert (type(turn_end.joint) is KernelSends) == is_known
+    assert (turn_end.joint is None) != is_known
 
 
 class Scripted:

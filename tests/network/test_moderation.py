@@ -334,6 +334,7 @@ def test_linux_tells_how_many_tasks_run(loop: asyncio.AbstractEventLoop) -> None
     assert processors.count == os.cpu_count()
 
 
+@pytest.mark.interpreted  # sets a constant, which compiled code has in itself
 @pytest.mark.parametrize("text", [None, "", "0.1 0.2 0.3", "0.1 0.2 0.3 many/200 1\n"])
 def test_a_system_that_does_not_tell_has_no_such_processors(
     text: str | None,
