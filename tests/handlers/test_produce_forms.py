@@ -83,8 +83,8 @@ class Side:
 
     def served(self, frame: memoryview) -> Any:
         """What the forms alone make of a frame."""
-        (version,) = struct.unpack_from(">h", frame, 2)
-        return self.forms.serve(frame, version, self.ends)
+        version, correlation_id = struct.unpack_from(">hi", frame, 2)
+        return self.forms.serve(frame, version, correlation_id, self.ends)
 
     def response(self, frame: memoryview) -> Any:
         """What the handler makes of it, which is learned from."""

@@ -48,8 +48,8 @@ BEGINNING_BYTES_MAX: Final = 1024
 ENDS_MAX: Final = 4
 """How many lengths of beginnings a connection is known for: one for each length of topic name."""
 
-_CORRELATION_ID: Final = slice(4, 8)
-"""In the request behind key and version, in the answer behind the length."""
+_CORRELATION_ID: Final = 4
+"""Where it stands in an answer, behind the length."""
 _BODY: Final = 8
 """Where the rest of a request begins."""
 _PLACES: Final = struct.Struct(">qqq")
@@ -57,6 +57,7 @@ _MARK: Final = _PLACES.pack(0x0123456789ABCDEF, 0x0FEDCBA987654321, 0x1122334455
 _NO_TAGS: Final = bytes(3)
 """Behind the records of a flexible request: those of the partition, the topic and the request."""
 
+_pack_correlation_id: Final = struct.Struct(">i").pack_into
 _unpack_length: Final = struct.Struct(">i").unpack_from
 _pack_places: Final = _PLACES.pack_into
 _unpack_places: Final = _PLACES.unpack_from
@@ -161,7 +162,9 @@ class ProduceForms:
     def __len__(self) -> int:
         return len(self._forms)
 
-    def serve(self, frame: memoryview, version: int, ends: tuple[int, ...]) -> Served | None:
+    def serve(
+        self, frame: memoryview, version: int, correlation_id: int, ends: tuple[int, ...]
+    ) -> Served | None:
         """Appends the batch of a request that is like one before, and returns its answer: a frame
         if it was appended, what waits to be it, or a message if it was refused. None, with nothing
         done, if it is like none that is known.
@@ -189,7 +192,7 @@ class ProduceForms:
             refuse_by(part, error)
             return form.response(part)
         answer = form.answer[:]
-        answer[_CORRELATION_ID] = frame[_CORRELATION_ID]
+        _pack_correlation_id(answer, _CORRELATION_ID, correlation_id)
         _pack_places(
             answer,
             form.places,

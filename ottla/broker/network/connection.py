@@ -543,7 +543,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._line and self._line[0].entry is not entry:
             return False
         try:
-            answer = self._forms.serve(frame, version, self._beginnings)
+            answer = self._forms.serve(frame, version, correlation_id, self._beginnings)
         except ENDING_ERRORS:
             raise
         except Exception as error:  # the handler boundary, as in `_request`
