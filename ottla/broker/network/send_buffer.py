@@ -33,7 +33,7 @@ READ_BYTES = 8 * 1024 * 1024
 """More than the buffers of both ends hold by default: who was sent so much has read of it."""
 READ_NOT_SENT_BYTES_MAX = 2 * 1024 * 1024
 """Eight readers take 0.84 of the CPU that they do with half of it in steps half as long, and the
-p99 of paced requests beside one reader is 1.15 of what it was; without a limit it was 1.23."""
+p99 of paced requests beside one reader is 1.15 to 1.20 of what it was; without a limit 1.23."""
 NEVER = sys.maxsize
 PACED_BYTES = 384 * 1024
 """For slices at a pace; the kernel doubles it, or its own limit if that is less."""
