@@ -181,8 +181,7 @@ async def test_a_service_does_it(monkeypatch: pytest.MonkeyPatch, is_known: bool
         monkeypatch.setattr(linux_aio, "_CALLS", {})
 
     serve._share_processors(cast(Broker, SimpleNamespace(server=server)))
-    assert (type(turn_end.joint) is KernelSends) == is_known
-    assert (turn_end.joint is None) != is_known
+    assert type(turn_end.joint) is (KernelSends if is_known else type(None))
 
 
 class Scripted:
