@@ -37,6 +37,7 @@ from ottla.broker.handlers.auto_create import AutoCreation
 from ottla.broker.handlers.context import Rooms
 from ottla.broker.handlers.coordinators import CoordinatorTopics
 from ottla.broker.handlers.enlisting import Enlisting
+from ottla.broker.handlers.fetch_forms import FetchForms
 from ottla.broker.handlers.metadata import PartitionAnswers
 from ottla.broker.handlers.produce_forms import ProduceForms
 from ottla.broker.handlers.producer_ids import ProducerIds
@@ -323,6 +324,7 @@ class Broker:
             fetch_sessions=FetchSessions(
                 slots=slots, rng=self._rng, partition_count=self.replicas.count
             ),
+            fetch_forms=FetchForms(),
             deadlines=Deadlines(self._loop),
             producer_ids=producer_ids,
             auto_creation=AutoCreation(self._spawn),

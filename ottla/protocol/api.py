@@ -259,7 +259,7 @@ FIRST_FLEXIBLE: Final[dict[int, int]] = {
 
 # Produce 0 to 2 are advertised and refused, as Kafka does: librdkafka needs to see them
 # (KAFKA-18659). InitProducerId 6 (two-phase commit) is unstable in 4.3 and not advertised.
-SERVED: dict[int, Api] = {
+SERVED: Final[dict[int, Api]] = {
     api.key: api
     for api in (
         _api(

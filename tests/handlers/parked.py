@@ -7,8 +7,13 @@ from typing import Any
 
 from ottla.broker.handlers.answers import CloseConnection, Pending
 from ottla.broker.handlers.fetch import ParkedFetch, handle_fetch
-from ottla.protocol.messages.fetch import FetchRequest
+from ottla.protocol.codec import decoder
+from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
+from tests.coordinator.asking import FLEXIBLE_HEADER_BYTES
 from tests.handlers.rooms import House
+
+VERSION = 16
+CORRELATION_ID = 4711
 
 
 class Answers:
@@ -29,9 +34,32 @@ class Answers:
         raise closing
 
 
-def park(house: House, request: FetchRequest) -> tuple[ParkedFetch, Answers]:
+class FetchAnswers(Answers):
+    """As messages, those that came as frames, too."""
+
+    def answered(self, answer: Pending) -> None:
+        super().answered(answer)
+        frame = self.given[-1]
+        if isinstance(frame, bytearray):
+            self.given[-1] = message_of(frame)
+
+
+def message_of(frame: bytearray) -> FetchResponse:
+    """What an answer to `park` says."""
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    assert int.from_bytes(frame[4:8], "big") == CORRELATION_ID
+    message, end = decoder(FetchResponse, VERSION)(memoryview(frame), FLEXIBLE_HEADER_BYTES)
+    assert end == len(frame)
+    return message
+
+
+def park(
+    house: House, request: FetchRequest, *, is_metered: bool = False
+) -> tuple[ParkedFetch, FetchAnswers]:
     """A fetch that waits, and where its answer comes to."""
-    parked = handle_fetch(house.session, request, 16)
+    parked = handle_fetch(house.session, request, VERSION)
     assert isinstance(parked, ParkedFetch)
-    parked.line = answers = Answers()
+    parked.line = answers = FetchAnswers()
+    parked.correlation_id = CORRELATION_ID
+    parked.is_metered = is_metered
     return parked, answers

@@ -27,6 +27,7 @@ from ottla.broker.handlers.auto_create import AutoCreation
 from ottla.broker.handlers.context import Rooms, Session
 from ottla.broker.handlers.coordinators import CoordinatorTopics
 from ottla.broker.handlers.enlisting import Enlisting
+from ottla.broker.handlers.fetch_forms import FetchForms
 from ottla.broker.handlers.metadata import PartitionAnswers
 from ottla.broker.handlers.producer_ids import ProducerIds
 from ottla.broker.handlers.served import HANDLERS
@@ -124,8 +125,7 @@ class House:
     async def __aenter__(self) -> House:
         self._workers = ThreadPoolExecutor(2)
         self.lookup_workers: Executor = self._workers
-        logs = self._make_logs()
-        logs.load(config_of=lambda name: self.log_configs.of(name, self._config, {}))
+        logs = self._load_logs()
         quorum = self._make_quorum(logs)
         replicas = Replicas(
             loop=asyncio.get_running_loop(),
@@ -148,6 +148,7 @@ class House:
             replicas=replicas,
             moves=self._make_moves(logs, replicas),
             fetch_sessions=FetchSessions(slots=10, rng=self._rng, partition_count=replicas.count),
+            fetch_forms=FetchForms(),
             deadlines=Deadlines(asyncio.get_running_loop()),
             producer_ids=producer_ids,
             auto_creation=AutoCreation(self._spawn),
@@ -302,6 +303,11 @@ class House:
     def fail_disk(self) -> None:
         """The log directory goes offline, as after a failed sync."""
         self.rooms.logs.faults.failed(DATA_DIR, Call.SYNC, OSError(errno.EIO, "input/output error"))
+
+    def _load_logs(self) -> LogManager:
+        logs = self._make_logs()
+        logs.load(config_of=lambda name: self.log_configs.of(name, self._config, {}))
+        return logs
 
     def _make_logs(self) -> LogManager:
         return LogManager(

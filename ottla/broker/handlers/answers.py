@@ -45,7 +45,8 @@ class Pending:
 
     `complete` may come before the handler has returned. `on_abandoned` runs if the connection
     ends first, so that a parked request leaves no trace in the waiters. `held_bytes` is the memory
-    that it keeps while it waits, if that is worth counting; set before it is returned.
+    that it keeps while it waits, if that is worth counting; set before it is returned. One that
+    `is_metered` may have to tell of a wait, and so is answered by a message, not by a frame.
     """
 
     entry: Any
@@ -61,6 +62,7 @@ class Pending:
         "counted_bytes",
         "entry",
         "held_bytes",
+        "is_metered",
         "line",
         "response",
         "started_s",
@@ -72,6 +74,7 @@ class Pending:
         self.response: Any = None
         self.abandoned = False
         self.held_bytes = 0
+        self.is_metered = False
 
     def complete(self, response: Any) -> None:
         assert self.response is None, "answered twice"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ottla.broker.handlers.auto_create import AutoCreation
     from ottla.broker.handlers.coordinators import CoordinatorTopics
     from ottla.broker.handlers.enlisting import Enlisting
+    from ottla.broker.handlers.fetch_forms import FetchForms
     from ottla.broker.handlers.metadata import PartitionAnswers
     from ottla.broker.handlers.producer_ids import ProducerIds
     from ottla.broker.handlers.setting_history import SettingHistory
@@ -47,6 +48,7 @@ class Rooms:
     replicas: Replicas
     moves: ReplicaMoves
     fetch_sessions: FetchSessions
+    fetch_forms: FetchForms
     deadlines: Deadlines
     producer_ids: ProducerIds
     auto_creation: AutoCreation

@@ -14,6 +14,7 @@ from typing import Final
 
 from ottla.broker.handlers.answers import Pending
 from ottla.broker.handlers.context import Session
+from ottla.broker.handlers.fetch_forms import FetchForm
 from ottla.broker.handlers.fetch_reading import FetchReading
 from ottla.broker.replication.deadlines import Deadlines
 from ottla.broker.replication.fetch_session import (
@@ -59,7 +60,12 @@ def handle_fetch(
             return FetchBehindReads(reading, rooms.deadlines, wait_ms, following)
         if reading.satisfied or not may_wait or reading.has_left_more():
             return reading.leaves(response)
-    return ParkedFetch(reading, rooms.deadlines, wait_ms)
+    form = None
+    if count == 1 and request.min_bytes <= 1 and resolved.session is None:
+        is_of_committed = request.isolation_level == 1
+        wanted = resolved.wanted[0]
+        form = rooms.fetch_forms.of(version, wanted, names_aborted=is_of_committed)
+    return ParkedFetch(reading, rooms.deadlines, wait_ms, form)
 
 
 def _refusal(request: FetchRequest) -> ErrorCode | None:
@@ -75,11 +81,18 @@ def _refusal(request: FetchRequest) -> ErrorCode | None:
 class ParkedFetch(Pending):
     """A fetch that waits at its partitions until there is enough."""
 
-    __slots__ = ("_deadline", "_deadlines", "_partitions", "_reading", "of_several")
+    __slots__ = ("_deadline", "_deadlines", "_form", "_partitions", "_reading", "of_several")
 
-    def __init__(self, reading: FetchReading, deadlines: Deadlines, max_wait_ms: int) -> None:
+    def __init__(
+        self,
+        reading: FetchReading,
+        deadlines: Deadlines,
+        max_wait_ms: int,
+        form: FetchForm | None = None,
+    ) -> None:
         super().__init__()
         self._reading = reading
+        self._form = form
         self._partitions = reading.partitions
         self.of_several = len(self._partitions) > 1
         for partition in self._partitions:
@@ -107,6 +120,12 @@ class ParkedFetch(Pending):
     # inside
 
     def _look(self) -> None:
+        if self._form is not None and not self.is_metered:
+            frame = self._reading.answer_by(self._form, self.correlation_id)
+            if frame is not None:
+                self._leave()
+                self.complete(frame)
+                return
         response = self._reading.answer_if_enough()
         if response is not None:
             self._finish(response)

@@ -15,6 +15,7 @@ from typing import Final
 
 from ottla.broker.handlers.context import Session
 from ottla.broker.handlers.endpoints import node_endpoints
+from ottla.broker.handlers.fetch_forms import RECORDS_BYTES_MAX, FetchForm
 from ottla.broker.handlers.partitions import absence
 from ottla.broker.log.file_slice import FileSlice
 from ottla.broker.log.first_touch import (
@@ -222,6 +223,42 @@ class FetchReading:
         response = self.attempt()
         return response if self.satisfied else None
 
+    def answer_by(self, form: FetchForm, correlation_id: int) -> bytearray | None:
+        """The whole answer to a fetch of one partition, without a session and content with any
+        record, if there are some now that are in memory, and nothing else is to be told. None if it
+        is not so: an attempt is to make the answer, if there is one."""
+        wanted = self._resolved.wanted[0]
+        partition = self._find(wanted)
+        if (
+            partition is None
+            or self._has_nothing(wanted, partition)
+            or _is_disputed(wanted, partition)
+            or self._rooms.unreadable
+        ):
+            return None
+        log, want = partition.log, wanted.request
+        limit = max(min(want.partition_max_bytes, self._max_bytes), 0)
+        try:
+            found = log.read(
+                want.fetch_offset, max_bytes=limit, upper=self._upper, at_least_one=True
+            )
+            if found is None or found.size > RECORDS_BYTES_MAX:
+                return None
+        except (KafkaError, OSError):
+            return None  # the attempt says so
+        # Known is what a client has appended last: with no marker behind it, it is of no
+        # transaction that was aborted.
+        records = found.known
+        if not records:
+            return None
+        return form.frame(
+            correlation_id,
+            log.high_watermark,
+            log.last_stable_offset,
+            log.log_start_offset,
+            records,
+        )
+
     def has_left_more(self) -> bool:
         """Whether there is enough though the last attempt found less, but something."""
         return self.found_bytes > 0 and self._is_enough()
@@ -281,10 +318,8 @@ class FetchReading:
         """Whether a read would find neither a record nor an error."""
         want, log = wanted.request, partition.log
         end = log.last_stable_offset if self._upper == UPPER_LAST_STABLE else log.high_watermark
-        return (
-            end <= want.fetch_offset <= log.log_end_offset
-            and not -1 < want.current_leader_epoch != partition.leader_epoch
-            and want.last_fetched_epoch < 0
+        return end <= want.fetch_offset <= log.log_end_offset and not _is_disputed(
+            wanted, partition
         )
 
     def _is_unchanged(self, wanted: Wanted, partition: Partition) -> bool:
@@ -429,6 +464,12 @@ def _add(topics: list[TopicResponse], wanted: Wanted, part: PartitionData) -> No
             last.partitions.append(part)
             return
     topics.append(TopicResponse(wanted.topic, wanted.topic_id, [part]))
+
+
+def _is_disputed(wanted: Wanted, partition: Partition) -> bool:
+    """Whether the client's epochs are to be compared with ours."""
+    want = wanted.request
+    return want.last_fetched_epoch >= 0 or -1 < want.current_leader_epoch != partition.leader_epoch
 
 
 def _answer(partition: Partition, records: FileSlice | bytes) -> PartitionData:

@@ -139,6 +139,7 @@ class Meter:
         assert self._current is not None
         self._current.seconds = seconds - (self._answered.seconds - self._answered_before)
         self._costs[pending] = self._current
+        pending.is_metered = True
         self._current = None
 
     def leaves(self, pending: Pending) -> int:
