@@ -21,6 +21,7 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from ottla.broker import open_files
+from ottla.broker.clock import SystemClock
 from ottla.broker.controller.activation import NewCluster, activate, check_log_dirs
 from ottla.broker.controller.brokers import Registration, shutdown, unfence
 from ottla.broker.controller.formatting import format_directories, read_bootstrap
@@ -65,7 +66,7 @@ from ottla.broker.network.limits import Limits, limit_accepting
 from ottla.broker.network.listening import Listening
 from ottla.broker.network.server import Server
 from ottla.broker.ports import Events
-from ottla.broker.posix import PosixDisk, SystemClock, raise_descriptor_limit
+from ottla.broker.posix import PosixDisk, raise_descriptor_limit
 from ottla.broker.quorum.driver import Quorum
 from ottla.broker.quorum.store import METADATA_DIRECTORY, QuorumSettings
 from ottla.broker.quorum.voters import Endpoint, ReplicaKey, Voter

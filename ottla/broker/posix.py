@@ -1,4 +1,4 @@
-"""The real disk and the real clock: the only module of the broker that opens files.
+"""The real disk: the only module of the broker that opens files.
 
 Linux: a sync is fdatasync, which also writes the size when it grew; a directory is made durable by
 fsync of its descriptor. macOS has neither fdatasync nor an fsync that empties the drive's cache, so
@@ -16,7 +16,6 @@ import resource
 import struct
 import sys
 import threading
-import time
 from contextlib import suppress
 
 from ottla.broker import open_files
@@ -36,16 +35,6 @@ DESCRIPTORS_AT_START = 16_384
 
 # struct flock of Linux on 64 bits: type, whence, start, length (0 = to the end), pid.
 _FLOCK = struct.Struct("@hhqqi")
-
-
-class SystemClock:
-    """The machine's time, in whole milliseconds."""
-
-    def monotonic_ms(self) -> int:
-        return time.monotonic_ns() // 1_000_000
-
-    def wall_ms(self) -> int:
-        return time.time_ns() // 1_000_000
 
 
 def lower_thread_priority() -> None:

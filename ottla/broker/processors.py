@@ -24,6 +24,8 @@ class LinuxProcessors:
         """`watched` has the descriptors that the loop reads from."""
         self.count = os.cpu_count() or 1
         self._watched = watched
+        self._load: int | None = None
+        """A descriptor of LOAD, once it has been asked for; of the process, as long as it lives."""
         self._moves = 0
 
     @classmethod
@@ -38,18 +40,14 @@ class LinuxProcessors:
         return processors if processors.runnable() else None
 
     def runnable(self) -> int:
-        """Of the whole machine: proc_loadavg(5)'s fourth field. Takes 7 us; 0 if it is not there,
-        or no number."""
+        """Of the whole machine: proc_loadavg(5)'s fourth field. 0 if it is not there, or no
+        number."""
         try:
-            descriptor = os.open(LOAD, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return 0
-        try:
-            return int(os.read(descriptor, _LOAD_BYTES).split()[3].partition(b"/")[0])
+            if self._load is None:
+                self._load = os.open(LOAD, os.O_RDONLY | os.O_CLOEXEC)
+            return int(os.pread(self._load, _LOAD_BYTES, 0).split()[3].partition(b"/")[0])
         except (OSError, ValueError, IndexError):
             return 0
-        finally:
-            os.close(descriptor)
 
     def leave(self, seconds: float, enough: int) -> None:
         """Sleeps for so long, or until so many of the loop's descriptors are ready."""

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from ottla.broker import page_probe
+from ottla.broker.clock import SystemClock
 from ottla.broker.ports import THIS_PROCESS
-from ottla.broker.posix import PosixDisk, SystemClock, raise_descriptor_limit
+from ottla.broker.posix import PosixDisk, raise_descriptor_limit
 
 HOLD_RECORD_LOCK = """
 import fcntl, sys
