@@ -47,6 +47,9 @@ class LinuxProcessors:
                 self._load = os.open(LOAD, os.O_RDONLY | os.O_CLOEXEC)
             return int(os.pread(self._load, _LOAD_BYTES, 0).split()[3].partition(b"/")[0])
         except (OSError, ValueError, IndexError):
+            if self._load is not None:  # it may be another file by now
+                os.close(self._load)
+                self._load = None
             return 0
 
     def leave(self, seconds: float, enough: int) -> None:

@@ -34,7 +34,7 @@ from ottla.protocol.messages.topics import CreateTopicsRequest, CreateTopicsResp
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.record import Record
 from ottla.testing.embedded import Broker, BrokerThread
-from tests.broker.small_client import SmallClient, client_of
+from tests.broker.small_client import SmallClient, client_of, values_of
 
 Entry = AlterClientQuotasRequest.EntryData
 Part = AlterClientQuotasRequest.EntityData
@@ -166,6 +166,30 @@ async def test_a_consumer_whose_quota_is_gone_gets_all_again() -> None:
 
         assert whole > 170_000
         assert _size(await greedy.fetch("t", 3)) == whole
+
+
+@pytest.mark.parametrize("is_limited_first", [True, False])
+async def test_who_waits_for_a_record_gets_it_whenever_the_quota_came(
+    is_limited_first: bool,
+) -> None:
+    async with (
+        Broker() as broker,
+        _connected(broker, GREEDY) as greedy,
+        _connected(broker, OTHER) as other,
+    ):
+        await other.create("t")
+        if is_limited_first:
+            await _limit(other, "consumer_byte_rate", RATE)
+        waiting = asyncio.ensure_future(greedy.wait("t", 0))
+        await asyncio.sleep(0)
+        assert not await other.values("t")  # it is parked now
+        if not is_limited_first:
+            await _limit(other, "consumer_byte_rate", RATE)
+        assert not waiting.done()
+
+        assert (await other.produce("t", b"v")).error_code == 0
+        async with asyncio.timeout(10):
+            assert values_of(await waiting) == [b"v"]
 
 
 async def test_a_share_consumer_is_charged_as_any_consumer() -> None:

@@ -12,14 +12,18 @@ import pytest_asyncio
 
 from ottla.broker.handlers.fetch_forms import FORMS_MAX, RECORDS_BYTES_MAX, FetchForms
 from ottla.broker.log.file_slice import FileSlice
+from ottla.broker.log.segment import TAIL_BYTES_MAX
 from ottla.broker.log.unreadable import UnreadableRanges
 from ottla.broker.replication.fetch_session import Wanted
 from ottla.protocol.api import SERVED, ApiKey
 from ottla.protocol.frame import response_encoder
 from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
+from ottla.protocol.records.builder import build_batch
+from ottla.protocol.records.control import build_marker
+from ottla.protocol.records.record import Record
 from tests.handlers.parked import Answers, message_of, park
-from tests.handlers.rooms import House
-from tests.handlers.transactions import Transactions
+from tests.handlers.rooms import START_MS, House
+from tests.handlers.transactions import PRODUCER_ID, Transactions
 
 TOPIC = "t"
 AT_LEISURE = {"flush.messages": str(2**63 - 1)}
@@ -148,12 +152,52 @@ async def test_who_tails_is_answered_by_one_and_told_the_same(
     assert not partition.fetch_waiters
 
 
+@pytest.mark.parametrize("later_ms", [0, 2000], ids=["in its segment", "in the next"])
+@pytest.mark.parametrize("committed", [True, False])
+async def test_who_reads_what_is_committed_is_told_of_an_aborted_transaction(
+    house: House, committed: bool, later_ms: int
+) -> None:
+    """Whose last batch was kept, for somebody waited, and whose marker may begin a segment. All is
+    visible at once, and so is a batch behind it, which is kept, too."""
+    topic_id = await house.create(TOPIC, configs={"segment.ms": "1000"})
+    replicas = house.rooms.replicas
+    partition = replicas.get(TOPIC, 0)
+    assert partition is not None
+    request = tail(topic_id, level=READ_COMMITTED)
+    answers = listen(house, request)
+    batch = build_batch(
+        [Record(0, START_MS, None, b"v")],
+        transactional=True,
+        producer_id=PRODUCER_ID,
+        producer_epoch=0,
+        base_sequence=0,
+    )
+    replicas.append(partition, memoryview(batch))
+    marker = build_marker(
+        producer_id=PRODUCER_ID,
+        producer_epoch=0,
+        committed=committed,
+        coordinator_epoch=0,
+        timestamp=START_MS + later_ms,
+    )
+    replicas.append_internal(partition, memoryview(marker))
+    assert not answers.given
+    await house.append(TOPIC, 0, [b"w"], timestamp=START_MS + later_ms)
+
+    (answer,) = answers.given
+    assert len(partition.log.segments) == (2 if later_ms else 1)
+    assert isinstance(answer, FetchResponse)
+    (part,) = answer.responses[0].partitions
+    aborted = [(one.producer_id, one.first_offset) for one in part.aborted_transactions or ()]
+    assert aborted == ([] if committed else [(PRODUCER_ID, 0)])
+
+
 @pytest.mark.parametrize(
     ("others", "size"),
     [
         ({"min_bytes": 2}, 10),
         ({"session_epoch": 0}, 10),
-        ({}, RECORDS_BYTES_MAX),
+        ({}, TAIL_BYTES_MAX),
     ],
     ids=["who wants more bytes", "a session", "large records"],
 )

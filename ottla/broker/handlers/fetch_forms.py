@@ -17,8 +17,8 @@ from ottla.protocol.messages.fetch import FetchResponse
 
 SINCE_VERSION: Final = 12
 """The first that is flexible. Older ones have another length before the records."""
-RECORDS_BYTES_MAX: Final = 4096
-"""Copied into the answer, which costs less than two buffers."""
+RECORDS_BYTES_MAX: Final = (1 << 14) - 2
+"""What has a length of two bytes at most. Logs keep less in memory."""
 FORMS_MAX: Final = 4096
 """Of all clients; half a kilobyte each. When there are more, all are forgotten."""
 
@@ -69,6 +69,7 @@ class FetchForm:
         records: bytes,
     ) -> bytearray:
         """The whole answer; of records there are RECORDS_BYTES_MAX at most."""
+        assert len(records) <= RECORDS_BYTES_MAX
         out = self._beginning[:]
         _pack_int32(out, _CORRELATION_ID, correlation_id)
         _pack_ends(out, self._ends, high_watermark, last_stable_offset, log_start_offset)

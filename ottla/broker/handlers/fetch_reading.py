@@ -15,7 +15,7 @@ from typing import Final
 
 from ottla.broker.handlers.context import Session
 from ottla.broker.handlers.endpoints import node_endpoints
-from ottla.broker.handlers.fetch_forms import RECORDS_BYTES_MAX, FetchForm
+from ottla.broker.handlers.fetch_forms import FetchForm
 from ottla.broker.handlers.partitions import absence
 from ottla.broker.log.file_slice import FileSlice
 from ottla.broker.log.first_touch import (
@@ -231,6 +231,7 @@ class FetchReading:
         partition = self._find(wanted)
         if (
             partition is None
+            or not partition.log.segments.active.knows_last_batch
             or self._has_nothing(wanted, partition)
             or _is_disputed(wanted, partition)
             or self._rooms.unreadable
@@ -242,21 +243,18 @@ class FetchReading:
             found = log.read(
                 want.fetch_offset, max_bytes=limit, upper=self._upper, at_least_one=True
             )
-            if found is None or found.size > RECORDS_BYTES_MAX:
-                return None
         except (KafkaError, OSError):
             return None  # the attempt says so
-        # Known is what a client has appended last: with no marker behind it, it is of no
-        # transaction that was aborted.
-        records = found.known
-        if not records:
+        # Known is what a client has appended last, with no marker behind it in any segment: it is
+        # of no transaction that was aborted.
+        if found is None or not found.known:
             return None
         return form.frame(
             correlation_id,
             log.high_watermark,
             log.last_stable_offset,
             log.log_start_offset,
-            records,
+            found.known,
         )
 
     def has_left_more(self) -> bool:

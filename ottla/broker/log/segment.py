@@ -211,8 +211,10 @@ class Segment:
     def seal(self) -> None:
         """Brings the indexes to disk, cut to size, with the closing entry; may be repeated.
 
-        A file that was made at its full size is cut to its batches.
+        A file that was made at its full size is cut to its batches. What was kept of its last batch
+        is for who waits at the end of the log, and what follows may say that it was aborted.
         """
+        self._tail = b""
         if self._preallocated_bytes and self.open().size() > self.size:
             self.open().truncate(self.size)
         self.time_index.close(self._max_timestamp, self._max_timestamp_offset)
@@ -423,6 +425,11 @@ class Segment:
         """A range of its .log file, which is opened for it."""
         is_tail = position == self._tail_position and size == len(self._tail)
         return FileSlice(self.file or self.open(), position, size, self._tail if is_tail else b"")
+
+    @property
+    def knows_last_batch(self) -> bool:
+        """Whether a slice of the last batch alone has its bytes."""
+        return len(self._tail) > 0
 
     def remembers(self, offset: int) -> bool:
         """Whether `locate` finds the first batch that ends at or above an offset in memory."""
