@@ -25,7 +25,7 @@ class LinuxProcessors:
         self.count = os.cpu_count() or 1
         self._watched = watched
         self._load: int | None = None
-        """A descriptor of LOAD, once it has been asked for; of the process, as long as it lives."""
+        """A descriptor of LOAD, from when it is first asked for until it tells nothing."""
         self._moves = 0
 
     @classmethod

@@ -13,8 +13,6 @@ from ottla.protocol.codec import decoder, encoder
 from ottla.protocol.schema import Message
 from tests.handlers.rooms import House
 
-FLEXIBLE_HEADER_BYTES = 9
-"""Of an answer: length, correlation id, no tags."""
 API_OF = {api.request: api for api in SERVED.values()}
 
 
@@ -48,10 +46,6 @@ async def ask(house: House, request: Message, version: int) -> Any:
             answer = await line.done
         else:
             answer = answer.response
-    if isinstance(answer, bytearray):  # a frame, of a fetch
-        decoded, end = decoder(api.response, version)(memoryview(answer), FLEXIBLE_HEADER_BYTES)
-        assert end == len(answer)
-        return decoded
     return through_wire(answer, version)
 
 

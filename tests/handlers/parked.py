@@ -7,13 +7,15 @@ from typing import Any
 
 from ottla.broker.handlers.answers import CloseConnection, Pending
 from ottla.broker.handlers.fetch import ParkedFetch, handle_fetch
+from ottla.broker.log.file_slice import FileSlice
 from ottla.protocol.codec import decoder
 from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
-from tests.coordinator.asking import FLEXIBLE_HEADER_BYTES
 from tests.handlers.rooms import House
 
 VERSION = 16
 CORRELATION_ID = 4711
+_HEADER_BYTES = 9
+"""Length, correlation id, no tags."""
 
 
 class Answers:
@@ -48,9 +50,29 @@ def message_of(frame: bytearray) -> FetchResponse:
     """What an answer to `park` says."""
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     assert int.from_bytes(frame[4:8], "big") == CORRELATION_ID
-    message, end = decoder(FetchResponse, VERSION)(memoryview(frame), FLEXIBLE_HEADER_BYTES)
+    message, end = decoder(FetchResponse, VERSION)(memoryview(frame), _HEADER_BYTES)
     assert end == len(frame)
     return message
+
+
+def said(answers: Answers) -> FetchResponse:
+    """The one answer as a message, with the bytes of its records."""
+    (answer,) = answers.given
+    response = message_of(answer) if isinstance(answer, bytearray) else answer
+    assert isinstance(response, FetchResponse)
+    for topic in response.responses:
+        for part in topic.partitions:
+            records = part.records
+            assert isinstance(records, FileSlice | memoryview | bytes)
+            part.records = records.read() if isinstance(records, FileSlice) else bytes(records)
+    return response
+
+
+def listen(house: House, request: FetchRequest, *, is_metered: bool = False) -> Answers:
+    """What a connection is given, as it is given: a frame or a message."""
+    parked, _ = park(house, request, is_metered=is_metered)
+    parked.line = answers = Answers()
+    return answers
 
 
 def park(

@@ -21,7 +21,7 @@ from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.control import build_marker
 from ottla.protocol.records.record import Record
-from tests.handlers.parked import Answers, message_of, park
+from tests.handlers.parked import listen, said
 from tests.handlers.rooms import START_MS, House
 from tests.handlers.transactions import PRODUCER_ID, Transactions
 
@@ -111,20 +111,6 @@ def tail(topic_id: bytes, *, offset: int = 0, level: int = 0, **others: Any) -> 
     return request
 
 
-def listen(house: House, request: FetchRequest) -> Answers:
-    """What a connection is given, as it is given."""
-    parked, _ = park(house, request)
-    parked.line = answers = Answers()
-    return answers
-
-
-def without_records(response: FetchResponse) -> tuple[FetchResponse, bytes]:
-    (part,) = response.responses[0].partitions
-    records, part.records = part.records, None
-    assert isinstance(records, FileSlice | memoryview)
-    return response, records.read() if isinstance(records, FileSlice) else bytes(records)
-
-
 @pytest.mark.parametrize("level", [READ_UNCOMMITTED, READ_COMMITTED])
 @pytest.mark.parametrize("configs", [AT_LEISURE, {}], ids=["at leisure", "synced"])
 async def test_who_tails_is_answered_by_one_and_told_the_same(
@@ -140,15 +126,13 @@ async def test_who_tails_is_answered_by_one_and_told_the_same(
     partition.log.delete_records(1)
     end = partition.log.log_end_offset
     answers = listen(house, tail(topic_id, offset=end, level=level))
-    _, messages = park(house, tail(topic_id, offset=end, level=level), is_metered=True)
+    messages = listen(house, tail(topic_id, offset=end, level=level), is_metered=True)
 
     await house.append(TOPIC, 0, [b"v", b"w"])
 
-    (frame,) = answers.given
-    (message,) = messages.given
-    assert isinstance(frame, bytearray)
-    assert isinstance(message, FetchResponse)
-    assert without_records(message_of(frame)) == without_records(message)
+    assert isinstance(answers.given[0], bytearray)
+    assert isinstance(messages.given[0], FetchResponse)
+    assert said(answers) == said(messages)
     assert not partition.fetch_waiters
 
 

@@ -6,13 +6,11 @@ import random
 
 import pytest
 
-from ottla.broker.handlers.fetch import ParkedFetch, handle_fetch
-from ottla.broker.log.file_slice import FileSlice
-from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
+from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.control import build_marker
 from ottla.protocol.records.record import Record
-from tests.handlers.parked import CORRELATION_ID, VERSION, Answers, message_of
+from tests.handlers.parked import Answers, listen, said
 from tests.handlers.rooms import START_MS, House
 
 TOPIC = "t"
@@ -91,12 +89,7 @@ class Log:
         request = FetchRequest(
             max_wait_ms=60_000, min_bytes=1, isolation_level=level, topics=[topic]
         )
-        parked = handle_fetch(self._house.session, request, VERSION)
-        assert isinstance(parked, ParkedFetch)
-        parked.line = answers = Answers()
-        parked.correlation_id = CORRELATION_ID
-        parked.is_metered = is_metered
-        return answers
+        return listen(self._house, request, is_metered=is_metered)
 
 
 @pytest.mark.parametrize("is_synced", [True, False])
@@ -128,16 +121,3 @@ async def test_they_say_the_same(is_synced: bool) -> None:
                         assert said(one) == said(other), (seed, step, level)
             house.rooms.replicas.answer_fetches()
     assert formed > 50  # as a test of forms it says something
-
-
-def said(answers: Answers) -> FetchResponse:
-    """The one answer as a message, with the bytes of its records."""
-    (answer,) = answers.given
-    response = message_of(answer) if isinstance(answer, bytearray) else answer
-    assert isinstance(response, FetchResponse)
-    for topic in response.responses:
-        for part in topic.partitions:
-            records = part.records
-            assert isinstance(records, FileSlice | memoryview | bytes)
-            part.records = records.read() if isinstance(records, FileSlice) else bytes(records)
-    return response
