@@ -204,7 +204,7 @@ def _silent(server: Server, _scale: float) -> Figures:
 
 COLD = Work(
     "cold-read",
-    f"2 GB out of the page cache are read while 400 requests/s are paced, {WINDOWS} times undisturbed",
+    f"2 GB out of the page cache are read beside 400 paced requests/s, {WINDOWS} times undisturbed",
     _cold,
     {
         "quiet p99 ms": None,

@@ -11,7 +11,7 @@ from tests.peers.servers import Server
 KIB = 1024
 LOAD_BUSY = "load's thread busy %"
 READING_TURNS = 2
-"""Who reads at the client's limit has 0.89x to 1.19x of Kafka's rate in runs of one turn a round."""
+"""Who reads at the client's limit had 0.89x to 1.19x of Kafka's rate in runs of one a round."""
 LARGE: load.Settings = {
     "acks": "all",
     "linger.ms": 20,
