@@ -22,7 +22,7 @@ COLD_BYTES = 2_000_000_000
 QUIET_REQUESTS = 2000
 FIRST_REQUESTS = 40
 WINDOWS = 9
-"""With 5 the same code had medians of 1.17 to 1.63 times the quiet p99 in seven runs."""
+"""With 5, seven runs of much the same code had medians of 1.17 to 1.63 times the quiet p99."""
 WINDOWS_MAX = 18
 STOLEN_MAX = 0.003
 """A pair of windows counts if the host took less than this part of the processors' time from it: a
