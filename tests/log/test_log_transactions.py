@@ -199,6 +199,24 @@ def test_aborted_transactions_that_are_not_synced_are_kept() -> None:
     assert log.aborted_transactions(0, log.log_end_offset) == aborted
 
 
+def test_what_was_aborted_behind_a_slice_closes_no_file_that_it_is_sent_from() -> None:
+    """While a transaction is open from the start on, each later abort matters to all before it."""
+    log = new_log()
+    write(log, 9, 0)
+    aborted = abort(log, 80)
+    end(log, 9, committed=True)
+    flush(log)
+    assert len(log.segments) > OPEN_SEALED_MAX + 5
+
+    for base_offset in [one.base_offset for one in log.segments]:
+        found = log.read(base_offset, max_bytes=300, upper=UPPER_LAST_STABLE, at_least_one=True)
+        assert found is not None
+        log.aborted_in(base_offset, found)
+        behind = [one for one in aborted if one[1] + 1 >= base_offset]  # up to its marker
+        assert log.aborted_transactions(base_offset, log.log_end_offset) == behind
+        assert len(found.read()) == found.size
+
+
 def test_a_committed_transaction_leaves_no_entry() -> None:
     log = new_log()
     write(log, 1, 0)

@@ -59,7 +59,7 @@ def _aborted(
     for index in range(segments.floor_index(offset), len(segments)):
         segment = segments[index]
         if segment.transactions.has_file:
-            segments.read_from(segment)
+            segments.recall_aborted(segment)
         entries = segment.transactions.entries()
         if not entries or entries[-1].last_offset < offset:
             continue

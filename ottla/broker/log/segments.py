@@ -59,6 +59,7 @@ class Segments:
         "_flushed_size",
         "_greatest_times",
         "_opened",
+        "_recalled",
         "_roll_after_ms",
         "_roll_after_timestamp",
         "_segment_bytes",
@@ -92,6 +93,8 @@ class Segments:
         self._bases: list[int] = []
         self._segments: list[Segment] = []
         self._opened: dict[Segment, None] = {}
+        # Sealed ones whose transaction index was looked at.
+        self._recalled: dict[Segment, None] = {}
         # Of each sealed segment and all before it, for the search by time; None until it is asked.
         self._greatest_times: list[int] | None = None
         # When the files of a deleted segment go.
@@ -147,6 +150,17 @@ class Segments:
             self._opened.pop(segment, None)
             self._opened[segment] = None
             self._close_surplus()
+
+    def recall_aborted(self, segment: Segment) -> None:
+        """To be called before a transaction index is looked at, of which as many are kept as files
+        are open. It closes none: who asks for what was aborted is about to send from one."""
+        if segment is not self.active:
+            self._recalled.pop(segment, None)
+            self._recalled[segment] = None
+            if len(self._recalled) > OPEN_SEALED_MAX:
+                oldest = next(iter(self._recalled))
+                del self._recalled[oldest]
+                oldest.transactions.release()
 
     def take(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment | None:
         """The active segment, if a batch goes into it; None if a new one has to begin first."""
@@ -436,6 +450,7 @@ class Segments:
         if self._segments:
             self.active = self._segments[-1]
             self._opened.pop(self.active, None)
+            self._recalled.pop(self.active, None)
             if self.active in self._unsynced:
                 self._unsynced.remove(self.active)
             self.sealed_bytes = sum(segment.size for segment in self._segments[:-1])
@@ -453,6 +468,7 @@ class Segments:
     def _forget(self, segment: Segment) -> None:
         self.sealed_bytes -= segment.size
         self._opened.pop(segment, None)
+        self._recalled.pop(segment, None)
         if segment in self._unsynced:
             self._unsynced.remove(segment)
         if segment.base_offset in self._unsynced_snapshots:
