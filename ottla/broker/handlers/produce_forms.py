@@ -34,6 +34,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.frame import ResponseEncoder
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
 from ottla.protocol.records.batch import HEADER_SIZE
+from ottla.protocol.wire import read_uvarint
 
 FLEXIBLE_SINCE_VERSION: Final = 9
 SINCE_VERSION: Final = ZSTD_SINCE_VERSION
@@ -259,9 +260,12 @@ def _length_at(frame: memoryview, records: memoryview, version: int) -> int | No
     else:
         start = len(frame) - len(_NO_TAGS) - size
         width = max(1, ((size + 1).bit_length() + 6) // 7)
-    if start <= _BODY + width or not _is_view_of(records, frame, start):
+    at = start - width
+    if at <= _BODY or not _is_view_of(records, frame, start):
         return None
-    return start - width
+    if version >= FLEXIBLE_SINCE_VERSION and read_uvarint(frame, at) != (size + 1, start):
+        return None
+    return at
 
 
 def _is_view_of(records: memoryview, frame: memoryview, start: int) -> bool:
