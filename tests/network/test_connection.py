@@ -8,15 +8,19 @@ import socket
 import struct
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from ottla.broker.handlers.answers import NO_ANSWER, CloseConnection, Pending
+from ottla.broker.log.file_slice import FileSlice
+from ottla.broker.posix import PosixDisk
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError, ResponseTooLarge
 from ottla.protocol.frame import encode_request
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
 from ottla.protocol.schema import Message
@@ -237,6 +241,32 @@ async def test_an_answer_that_cannot_be_written_lets_those_before_it_leave(
         assert [one.abandoned for one in parked.pending] == [False, False, False, True]
         assert behind.line is None
         assert served.server.metrics.closed_by_reason == {reason: 1}
+        raw.close()
+        await raw.writer.wait_closed()
+
+
+@pytest.mark.parametrize("size", [100, 100_000])
+async def test_a_send_that_fails_by_no_peer_is_told(size: int, tmp_path: Path) -> None:
+    path = tmp_path / "slice"
+    path.write_bytes(bytes(size))
+    file = PosixDisk().open(str(path))
+    file.close()
+
+    def fetch(session: Any, request: Any, version: int) -> FetchResponse:
+        part = FetchResponse.PartitionData(records=FileSlice(file, 0, size))
+        return FetchResponse(
+            responses=[FetchResponse.FetchableTopicResponse("t", partitions=[part])]
+        )
+
+    async with serving({ApiKey.FETCH: fetch}) as served:
+        events = served.server.events = RecordedEvents()
+        raw = await served.connect()
+        raw.send(FetchRequest(), 12)
+
+        with suppress(ConnectionError):
+            assert len(await asyncio.wait_for(raw.reader.read(), 10)) < 100  # of its headers
+        assert events.fields("answer_not_sent") == {"peer": raw.name, "reason": "EBADF"}
+        assert served.server.metrics.closed_by_reason == {"send_failed": 1}
         raw.close()
         await raw.writer.wait_closed()
 

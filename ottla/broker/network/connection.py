@@ -697,4 +697,4 @@ class Connection(asyncio.BufferedProtocol):
             transport.resume_reading()
 
     def _sending_failed(self, reason: str) -> None:
-        self.close(f"send_failed:{reason}")
+        self._endpoint.sending_failed(self, reason)

@@ -48,6 +48,9 @@ from ottla.broker.ports import Events
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 
+OURS_ALONE = frozenset({"EBADF", "EFAULT", "EINVAL"})
+"""Errors of a send that no peer can bring about."""
+
 
 class Endpoint:
     """One listener's side of the server; the connections call it, never each other."""
@@ -120,6 +123,13 @@ class Endpoint:
         self.server.events.error(
             "answer_not_written", api=entry.api.key.name, version=version, exc_info=error
         )
+
+    def sending_failed(self, connection: Connection, reason: str) -> None:
+        """Ends a connection. Nearly always the peer has gone; what no peer can do is told."""
+        if reason in OURS_ALONE:
+            self.metrics.handler_errors += 1
+            self.server.events.error("answer_not_sent", peer=connection.peer, reason=reason)
+        connection.close(f"send_failed:{reason}")
 
     def run(self, entry: Entry, version: int, work: Awaitable[Any], pending: Pending) -> None:
         """Runs a handler that awaits (the quorum, a worker); its answer keeps its place."""
