@@ -50,6 +50,10 @@ GONE_DIRS = (
     "Somebody has removed or renamed files there while the broker ran: end the broker first, or"
     " give log.dirs a directory that nothing tidies up."
 )
+HOW_TO_SET = (
+    "Each setting is an --override (--override listeners=PLAINTEXT://localhost:9192), and a file of"
+    " them a --config (--config server.properties)."
+)
 RELAXED_AT = LONG_MAX
 WAYS_OUT = {
     errno.EADDRINUSE: "Another broker may have the port, Ottla or Kafka; `ss -ltnp` names who has."
@@ -109,6 +113,8 @@ def main(arguments: Sequence[str]) -> int:
         status = command.main(list(arguments), prog_name="ottla serve", standalone_mode=False)
     except click.ClickException as error:
         error.show()
+        if isinstance(error, click.UsageError):
+            click.echo(HOW_TO_SET, err=True)
         return error.exit_code
     return int(status or 0)
 

@@ -116,6 +116,12 @@ def test_a_wrong_setting_is_a_sentence_and_a_status(capsys: CaptureText) -> None
     assert "No such option" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("argument", ["server.properties", "--port=9092"])
+def test_a_setting_that_is_given_otherwise_is_told_how(argument: str, capsys: CaptureText) -> None:
+    assert main(["serve", argument]) == 2
+    assert "--config server.properties" in capsys.readouterr().err
+
+
 def test_what_a_start_would_not_take_is_told(
     capsys: CaptureText, monkeypatch: pytest.MonkeyPatch
 ) -> None:
