@@ -4,22 +4,36 @@ is given for another, and no start fails."""
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from typing import NamedTuple, cast
 
 import pytest
 
 from ottla.broker.log.batch_reader import BatchReader
 from ottla.broker.log.examine.scan import Damage, LogScan
-from ottla.broker.log.log import UPPER_LOG_END, Log
+from ottla.broker.log.log import UPPER_LAST_STABLE, UPPER_LOG_END, Log
 from ottla.broker.log.scrub import Scrubber, restore
 from ottla.broker.ports import File
+from ottla.config.types import LogConfig
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.batch import iterate_headers
 from ottla.testing.disk import SimDisk
 from ottla.testing.platter import CrashMode
 from tests.log.events import RecordedEvents
 from tests.log.examine.test_repair_once import names, transactional_disk
-from tests.log.logs import DIRECTORY, RELAXED, SMALL, append, batch, flush, new_disk, open_log
+from tests.log.logs import (
+    DIRECTORY,
+    NOW,
+    RELAXED,
+    SMALL,
+    append,
+    batch,
+    first_at_time,
+    flush,
+    new_disk,
+    offsets,
+    open_log,
+)
 from tests.log.test_log_recovery import filled, path_of
 
 SEEDS = 240
@@ -175,6 +189,58 @@ def test_offsets_that_are_missing_behind_damage_are_a_gap() -> None:
         found = log.read(offset, max_bytes=1, upper=UPPER_LOG_END, at_least_one=True)
         assert found is not None
         assert [header.base_offset for _, header in iterate_headers(found.read())] == [first]
+
+
+@pytest.mark.parametrize("ahead", [50, 87])
+@pytest.mark.parametrize("harmed", [50, 80])
+def test_a_segment_is_no_older_for_its_damage(ahead: int, harmed: int) -> None:
+    """Retention would take with it what is still read, and who seeks by time would pass over it."""
+    disk = new_disk()
+    config = LogConfig(segment_bytes=4000, segment_index_bytes=240, index_interval_bytes=1000)
+    log = open_log(disk, config)
+    for second in range(100):
+        append(log, timestamp=NOW + 1000 * (88 if second == ahead else second))
+    flush(log)
+    newest = [one.max_timestamp for one in log.segments]
+    at, _ = log.segments[1].locate(harmed)
+    log.close()
+    disk.corrupt(log.segments[1].log_path, at, b"\xff" * 12)
+
+    for clean in (True, False, True):
+        log = open_log(disk, config, clean=clean, recovery_point=100, high_watermark=100)
+        assert [one.max_timestamp for one in log.segments] == newest
+        with suppress(KafkaError):
+            found = first_at_time(log, NOW + 87_500)
+            assert found is not None
+            assert found[0] == (88 if ahead == harmed else ahead)
+        log.close()
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_readers_of_committed_data_come_up_to_damage_where_a_transaction_is_open(
+    is_known: bool,
+) -> None:
+    disk = new_disk()
+    log = open_log(disk, SMALL)
+    for _ in range(20):
+        append(log)
+    records = batch(producer_id=9, producer_epoch=0, base_sequence=0, transactional=True)
+    log.append_as_leader(records, leader_epoch=0, now_ms=NOW)
+    for _ in range(20):
+        append(log)
+    flush(log)
+    at, _ = log.segments[1].locate(20)
+    path = log.segments[1].log_path
+    log.close()
+    disk.corrupt(path, at, b"\xff" * 12)
+    log = open_log(disk, SMALL, high_watermark=ALL)
+    if is_known:
+        restore(log, [])
+        scrub(log, random.Random(1))
+        assert log.quarantine
+
+    assert log.last_stable_offset == 20
+    assert offsets(log, UPPER_LAST_STABLE) == list(range(20))
 
 
 class Watched:

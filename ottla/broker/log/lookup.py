@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
 from ottla.broker.log.file_slice import FileSlice
@@ -73,6 +74,18 @@ def _aborted(
             if entry.last_stable_offset >= upper:
                 return found
     return found
+
+
+def end_before_damage(segment: Segment, offset: int) -> int:
+    """A position before an offset that cannot be looked up: that of the break before it, or of an
+    index entry where the segment has that."""
+    _, end = segment.index.lookup(offset)
+    with suppress(KafkaError):
+        for position, header in segment.headers(end):
+            if header.last_offset >= offset:
+                break
+            end = position + header.size
+    return end
 
 
 def _end_of(segments: Segments, offset: int, found: FileSlice, stable: int) -> int:

@@ -270,7 +270,10 @@ class ReadableLog:
         if upper == UPPER_HIGH_WATERMARK or stable == self.high_watermark:
             return self.high_watermark, self._high_segment, self._high_position
         segment = self.segments[self.segments.floor_index(stable)]
-        return stable, segment, self._position_of(segment, stable)
+        try:
+            return stable, segment, self._position_of(segment, stable)
+        except KafkaError:  # who reads before the damage loses nothing by it
+            return stable, segment, lookup.end_before_damage(segment, stable)
 
     def _read_sealed(
         self,

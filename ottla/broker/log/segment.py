@@ -537,10 +537,8 @@ class Segment:
         return position
 
     def find_end(self) -> int:
-        """The offset behind the last batch, from the batches behind the last index entry.
-
-        Raises CORRUPT_MESSAGE where the file does not end with a whole batch.
-        """
+        """The offset behind the last batch, from the batches behind the last index entry. Raises
+        CORRUPT_MESSAGE where the file does not end with a whole batch."""
         self.load()
         self.forget_recent()
         end_offset = self.base_offset
@@ -557,14 +555,13 @@ class Segment:
     # indexes
 
     def rebuild_indexes(self) -> None:
-        """Makes offset and time index anew from the batch headers, as far as these are in order.
-
-        After an OSError the next use of the indexes tries again.
-        """
-        size = self.size
+        """Makes offset and time index anew from the batch headers, as far as these are in order;
+        after an OSError the next use of the indexes tries again."""
+        size, times = self.size, self.time_index
+        claimed = max(self.notes[1:], (times.last_timestamp, times.last_offset))
         try:
             self.start_rebuild()
-            self._note_all(size)
+            self._note_all(size, claimed)
             self.size = size
             self.seal()
         except OSError:
@@ -573,7 +570,7 @@ class Segment:
             raise
         self._directory.events.warning("index_rebuilt", path=self.log_path)
 
-    def _note_all(self, end: int) -> None:
+    def _note_all(self, end: int, claimed: tuple[int, int]) -> None:
         base_offset, before = self.base_offset, self.notes
         try:
             for position, header in self.headers(end=end):
@@ -587,7 +584,9 @@ class Segment:
             # to be remembered as the last, or it would seem to reach to the end.
             self.index.truncate_to(base_offset)
             self.time_index.truncate_to(base_offset)
-            self.notes = before
+            # What lies behind is read by who asks for it, and may be newer: retention is to know.
+            newest = claimed[0], max(claimed[1], self.time_index.last_offset)
+            self.notes = before[0], *max(before[1:], newest)
             self.forget_recent()
 
     def start_rebuild(self) -> None:
@@ -634,7 +633,7 @@ class Segment:
         self.is_loaded = True
         was_open = self.file is not None
         try:
-            if not (self.index.load(self.size) and self.time_index.load()):
+            if not all((self.index.load(self.size), self.time_index.load())):
                 raise IndexCorrupt(self.index.entries.path)
             self.full = self.index.is_full or self.time_index.is_full
             self._check_last_entries()

@@ -52,6 +52,7 @@ class TimeIndex:
         for timestamp, relative in ENTRY.iter_unpack(last or b""):
             # A zero entry is the tail of a file that was never cut to its entries.
             if timestamp <= self.last_timestamp or self.base_offset + relative < self.last_offset:
+                self.last_timestamp, self.last_offset = NO_TIMESTAMP, self.base_offset
                 return False
             self.last_timestamp, self.last_offset = timestamp, self.base_offset + relative
         return last is not None
