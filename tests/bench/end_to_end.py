@@ -21,7 +21,7 @@ class _Reader(threading.Thread):
     """Reads records that hold their time of departure and notes how long each was under way."""
 
     def __init__(self, server: Server, name: str, count: int) -> None:
-        super().__init__()
+        super().__init__(daemon=True)  # whoever ends the bench does not wait for what never comes
         self.latencies: list[float] = []
         self._count = count
         self._ended = threading.Event()
