@@ -59,7 +59,9 @@ class StorageLost(Exception):
 
 
 FULL_DISK_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-_SHORT_OF_MEANS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
+NO_DESCRIPTOR_ERRORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
+"""A file could not be opened; no sync says so."""
+SHORT_OF_MEANS: Final = NO_DESCRIPTOR_ERRORS | {errno.ENOMEM, errno.EAGAIN}
 
 
 def takes_dir_offline(call: Call, error: OSError) -> bool:
@@ -70,7 +72,7 @@ def takes_dir_offline(call: Call, error: OSError) -> bool:
         case Call.READ:
             return False
         case Call.WRITE:
-            return error.errno not in FULL_DISK_ERRORS and error.errno not in _SHORT_OF_MEANS
+            return error.errno not in FULL_DISK_ERRORS and error.errno not in SHORT_OF_MEANS
 
 
 class DiskFaults:

@@ -20,6 +20,7 @@ from ottla.broker.telemetry.lag import LoopLag, Timers
 from ottla.broker.telemetry.metrics import SECONDS, HistogramSample, Registry, Sample
 from ottla.broker.telemetry.process import watch_process
 from ottla.broker.transaction_measures import watch_transactions
+from ottla.compiled import build
 from ottla.protocol.errors import ErrorCode
 
 THROTTLED_CLIENTS_MAX = 20
@@ -40,7 +41,9 @@ class Measures:
             ),
         )
         self.registry.watch(
-            "ottla_build_info", "1, with the version of the broker.", self._build_info
+            "ottla_build_info",
+            "1, with the version of the broker, and whether it is compiled.",
+            self._build_info,
         )
         self._watch_requests()
         self._watch_connections()
@@ -245,7 +248,7 @@ class Measures:
         )
 
     def _build_info(self) -> Iterable[Sample]:
-        yield {"version": __version__, "python": platform.python_version()}, 1
+        yield {"version": __version__, "python": platform.python_version(), "build": build()}, 1
 
     def _latencies(self) -> Iterable[HistogramSample]:
         for entry in self._server.table.values():

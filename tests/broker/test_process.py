@@ -19,6 +19,7 @@ import pytest
 from ottla.broker.faults import EXIT_STATUS
 from ottla.broker.kernel_sends import KernelSends
 from ottla.broker.posix import DESCRIPTORS_AT_START
+from ottla.compiled import build
 from tests.peers import topics
 from tests.peers.raw import Connection, batch
 from tests.peers.servers import Ottla
@@ -146,6 +147,7 @@ def test_a_service_rests_where_many_wait_for_the_processors(tmp_path: Path) -> N
         metrics.request("GET", "/metrics")
         page = metrics.getresponse().read().decode()
 
+    assert f'build="{build()}"}} 1\n' in page
     assert "\nottla_rests_total 0\n" in page
     assert ("\nottla_joint_sends_total 0\n" in page) == (KernelSends.open() is not None)
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import errno
 import random
 import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
 from ottla.broker.log.checkpoints import LEADER_EPOCH_FILE, TEMPORARY_SUFFIX
 from ottla.broker.log.log import Log
-from ottla.broker.log.partition_dir import DOUBTFUL_TAIL_FILE
+from ottla.broker.log.partition_dir import DOUBTFUL_TAIL_FILE, PartitionDir
 from ottla.testing.disk import SimDisk, SimFile
 from ottla.testing.platter import CrashMode
 from tests.log.events import RecordedEvents
@@ -94,6 +96,55 @@ def test_a_deleted_log_whose_name_nobody_took_is_no_bad_disk() -> None:
 
     assert ticket.error is None
     assert not disk.exists(DIRECTORY)
+
+
+class _SlowToFail(SimDisk):
+    """Its first sync of a directory fails, after a while; all others succeed, as the kernel's do
+    that marks a directory as synced when it has told one of those who asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = threading.Event()
+        self.go_on = threading.Event()
+        self.synced = 0
+
+    def sync_dir(self, path: str) -> None:
+        if self.begun.is_set():
+            self.synced += 1
+            return super().sync_dir(path)
+        self.begun.set()
+        assert self.go_on.wait(10)
+        raise OSError(errno.EIO, "Input/output error", path)
+
+
+def test_a_sync_of_names_beside_one_that_fails_does_not_say_that_all_is_well() -> None:
+    """A removal, say, beside the flush of a new segment, whose records would be acknowledged."""
+    disk = _SlowToFail()
+    disk.make_dir("/data")
+    home = PartitionDir(disk, "/data", RecordedEvents())
+    with ThreadPoolExecutor(2) as workers:
+        removal = workers.submit(home.sync)
+        assert disk.begun.wait(10)
+        flush = workers.submit(home.sync)
+        with pytest.raises(TimeoutError):
+            flush.result(0.05)
+        disk.go_on.set()
+        for one in (removal, flush):
+            with pytest.raises(OSError, match="Input/output"):
+                one.result(10)
+    with pytest.raises(OSError, match="Input/output"):
+        home.sync()
+
+    assert disk.synced == 0
+
+
+def test_a_directory_that_could_not_be_opened_is_synced_by_the_next() -> None:
+    disk = new_disk()
+    home = PartitionDir(disk, DIRECTORY, RecordedEvents())
+    disk.inject("sync_dir", errno.EMFILE, path=DIRECTORY)
+    with pytest.raises(OSError, match="Too many"):
+        home.sync()
+    home.sync()
 
 
 class _Counting(SimDisk):

@@ -14,9 +14,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 
+from ottla.broker.faults import NO_DESCRIPTOR_ERRORS
 from ottla.broker.log import checkpoints
 from ottla.broker.log.checkpoints import MalformedFile, MetaProperties
-from ottla.broker.log.flush import NO_DESCRIPTOR_ERRORS
 from ottla.broker.ports import Disk, Events, Rng
 
 LOCK_FILE = ".lock"

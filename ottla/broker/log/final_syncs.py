@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ottla.broker.faults import Call
-from ottla.broker.log.flush import NO_DESCRIPTOR_ERRORS
+from ottla.broker.faults import NO_DESCRIPTOR_ERRORS, Call
 from ottla.broker.log.partition_dir import PartitionDir
 
 

@@ -16,12 +16,11 @@ second sync would say yes and mean nothing: the ticket keeps the error, and its 
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
-from ottla.broker.faults import FULL_DISK_ERRORS
+from ottla.broker.faults import FULL_DISK_ERRORS, NO_DESCRIPTOR_ERRORS, SHORT_OF_MEANS
 from ottla.broker.log.checkpoints import LEADER_EPOCH_FILE
 from ottla.broker.log.partition_dir import PartitionDir
 from ottla.broker.ports import File
@@ -29,10 +28,8 @@ from ottla.config.types import LogConfig
 
 # From here on a flush may take longer than others do by what the disk needs to write it.
 LARGE_BYTES: Final = 128 * 1024
-# A file could not be opened; no sync says so.
-NO_DESCRIPTOR_ERRORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 # With these the disk said no without harm; it may say yes to the next one.
-REFUSALS: Final = FULL_DISK_ERRORS | NO_DESCRIPTOR_ERRORS | {errno.ENOMEM, errno.EAGAIN}
+REFUSALS: Final = FULL_DISK_ERRORS | SHORT_OF_MEANS
 
 
 @dataclass(slots=True, eq=False)

@@ -13,6 +13,7 @@ import errno
 import threading
 from collections.abc import Callable
 
+from ottla.broker.faults import NO_DESCRIPTOR_ERRORS
 from ottla.broker.log.checkpoints import TEMPORARY_SUFFIX
 from ottla.broker.ports import Disk, Events, File
 
@@ -31,7 +32,17 @@ COPY_BYTES = 1024 * 1024
 class PartitionDir:
     """The directory of one log, and who hears of what happens to its files."""
 
-    __slots__ = ("_naming", "_removed", "disk", "events", "is_durable", "moved", "path")
+    __slots__ = (
+        "_failed_sync",
+        "_naming",
+        "_removed",
+        "_syncing",
+        "disk",
+        "events",
+        "is_durable",
+        "moved",
+        "path",
+    )
 
     def __init__(self, disk: Disk, path: str, events: Events) -> None:
         self.disk = disk
@@ -42,6 +53,9 @@ class PartitionDir:
         # Whether the directory has been set aside, its log deleted or replaced.
         self.moved = False
         self._naming = threading.Lock()
+        self._syncing = threading.RLock()
+        # Why the names in it are not to be had on disk any more.
+        self._failed_sync: OSError | None = None
         # Names that were given up since the last sync.
         self._removed: list[str] = []
 
@@ -106,14 +120,24 @@ class PartitionDir:
         self._removed.append(path.rpartition("/")[2])
 
     def sync(self) -> None:
-        """The names in it are durable when this returns, unless it has moved. Any thread."""
-        path = self.path
-        removed, self._removed = self._removed, []
-        try:
-            self.disk.sync_dir(path)
-        except OSError as error:
-            self._removed = removed + self._removed
-            if not isinstance(error, FileNotFoundError) or not self.has_moved():
+        """The names in it are durable when this returns, unless it has moved. Any thread.
+
+        One at a time, and after one that failed all do: the kernel tells one of those who sync at
+        once, and the others, whose names it may be about, that all is well.
+        """
+        with self._syncing:
+            if (failed := self._failed_sync) is not None:
+                raise OSError(failed.errno, failed.strerror, failed.filename)
+            path = self.path
+            removed, self._removed = self._removed, []
+            try:
+                self.disk.sync_dir(path)
+            except OSError as error:
+                self._removed = removed + self._removed
+                if isinstance(error, FileNotFoundError) and self.has_moved():
+                    return
+                if error.errno not in NO_DESCRIPTOR_ERRORS:
+                    self._failed_sync = error
                 raise
 
     def has_moved(self) -> bool:

@@ -21,10 +21,10 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from ottla.broker.faults import takes_dir_offline
+from ottla.broker.faults import NO_DESCRIPTOR_ERRORS, takes_dir_offline
 from ottla.broker.log.checkpoints import MalformedFile
 from ottla.broker.log.final_syncs import call_of
-from ottla.broker.log.flush import NO_DESCRIPTOR_ERRORS, FlushTicket
+from ottla.broker.log.flush import FlushTicket
 from ottla.broker.ports import Clock, Disk, Events
 from ottla.broker.quorum.raft import Known, Output, QuorumError, Raft
 from ottla.broker.quorum.snapshot import SnapshotId

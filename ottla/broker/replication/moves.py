@@ -17,11 +17,10 @@ from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
-from ottla.broker.faults import Call, Reaction
+from ottla.broker.faults import NO_DESCRIPTOR_ERRORS, Call, Reaction
 from ottla.broker.log.checkpoints import TopicPartition
 from ottla.broker.log.directories import Kind, PartitionName, aside_name, partition_name
 from ottla.broker.log.final_syncs import call_of
-from ottla.broker.log.flush import NO_DESCRIPTOR_ERRORS
 from ottla.broker.log.log import Log
 from ottla.broker.log.manager import LogManager
 from ottla.broker.log.moving import (

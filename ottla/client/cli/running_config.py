@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,11 +46,19 @@ def ask_running(addresses: Sequence[tuple[str, int]]) -> Loaded:
         except TimeoutError:
             silent.append(f"{server} did not answer within {ANSWER_SECONDS_MAX:g} s")
         except OSError as error:
-            silent.append(f"no broker answers on {server}: {error.strerror or error}")
+            silent.append(f"no broker answers on {server}: {_reason(error)}")
     raise Unanswered(
         f"{'; '.join(silent)}. Name a host and port of a broker's listeners; its start-up lines"
         " say them."
     )
+
+
+def _reason(error: OSError) -> str:
+    """What the system says, once: asyncio tells of the call, and of each address of a name."""
+    numbers = set(re.findall(r"\[Errno (\d+)\]", str(error)))
+    if len(numbers) == 1:
+        return os.strerror(int(numbers.pop()))
+    return error.strerror or str(error)
 
 
 async def _ask(host: str, port: int) -> Loaded:
