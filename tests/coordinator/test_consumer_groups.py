@@ -593,6 +593,30 @@ def test_a_sync_without_its_protocol_is_refused_whoever_asks() -> None:
     assert _ask(pair, sync, 4).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
+@pytest.mark.parametrize(("kind", "name"), [("", ""), ("consumer", ""), ("", "range")])
+@pytest.mark.parametrize("is_classic", [True, False])
+def test_a_sync_whose_protocol_has_an_empty_name_is_refused(
+    is_classic: bool, kind: str, name: str
+) -> None:
+    """It is a name like others; none at all is null."""
+    pair = Pair()
+    if not is_classic:
+        pair.ask(joining())
+    protocol = groups.JoinGroupRequest.JoinGroupRequestProtocol(
+        "range", b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
+    )
+    join = groups.JoinGroupRequest("g", 10_000, 20_000, "", None, "consumer", [protocol])
+    pair.lone.send("B", join, 3)
+    if is_classic:
+        pair.lone.wait(10_000)  # for more members
+    ((_, joined),) = pair.lone.answers()
+    sync = groups.SyncGroupRequest("g", joined.generation_id, joined.member_id, None, kind, name)
+
+    assert _ask(pair, sync, 5).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    sync.protocol_type, sync.protocol_name = "consumer", "range"
+    assert _ask(pair, sync, 5).error_code == ErrorCode.NONE
+
+
 def test_a_former_incarnation_by_the_classic_protocol_is_fenced_and_told() -> None:
     pair = Pair()
     pair.ask(joining())

@@ -137,6 +137,19 @@ def test_an_index_of_a_segment_that_is_cut_meanwhile_keeps_no_entry_behind_the_c
     assert mending.events.names == []
 
 
+def test_the_index_of_a_log_that_was_set_aside_is_no_fault() -> None:
+    """A move to another directory, say, that ended while the segment was read."""
+    mending = Mending(lacks_file=False)
+    work = mending.work
+    work.to_mend = []
+    work.segment.transactions.release()
+    mending.log.home.move_to(ASIDE)
+    mending.scrubber.finish(work, 0)
+
+    assert work.to_mend == []
+    assert mending.events.names == []
+
+
 class MeanwhileDisk(SimDisk):
     """A disk on which something happens just before a file is opened."""
 

@@ -11,11 +11,21 @@ import pytest
 
 from ottla.broker.log.directories import Kind
 from ottla.broker.log.log import Log
+from ottla.protocol.messages.topics import DeleteTopicsRequest
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.record import Record
 from ottla.testing.platter import CrashMode
 from tests.handlers.rooms import DATA_DIR, START_MS, House
-from tests.replication.test_moves import TWO_DIRS, T, check, movers, names_in, only, open_dirs
+from tests.replication.test_moves import (
+    TWO_DIRS,
+    Movers,
+    T,
+    check,
+    movers,
+    names_in,
+    only,
+    open_dirs,
+)
 
 
 async def test_a_copy_with_batches_that_wait_for_a_sync_is_started_over() -> None:
@@ -164,3 +174,76 @@ async def test_of_two_who_move_a_replica_at_once_the_later_wins() -> None:
         await mover.moves.run()
         assert mover.log_dir == dirs[1]
         assert not any(names_in(house.disk, path, Kind.FUTURE) for path in dirs)
+
+
+async def begun(house: House) -> Movers:
+    """A move that has copied some records, and not all."""
+    mover = await movers(house, batches=0)
+    for _ in range(30):
+        await mover.send(size=3000)
+    await mover.alter(mover.other_dir)
+    (move,) = mover.moves._moves.values()
+    await mover.moves._open(move, mover.partition.log)
+    assert await mover.moves._copy_some(move)
+    assert 0 < move.copy.end_offset < 30
+    return mover
+
+
+async def make_again(house: House, mover: Movers) -> None:
+    """The topic is deleted and made again, in the same directory, and has as many records."""
+    home = mover.log_dir
+    state = DeleteTopicsRequest.DeleteTopicState("t")
+    answer = await house.ask(DeleteTopicsRequest([state], timeout_ms=5000), 6)
+    assert answer.responses[0].error_code == 0
+    await house.create("t")
+    assert mover.log_dir == home
+    mover.acknowledged.clear()
+    mover.sequence = 0
+    for _ in range(40):
+        await mover.send()
+
+
+async def test_a_move_does_not_go_on_into_a_topic_that_was_made_anew_under_the_name() -> None:
+    """Its copy, of records of the deleted one, would be continued and take the log's place."""
+    async with House(TWO_DIRS) as house:
+        mover = await begun(house)
+        home, target = mover.log_dir, mover.other_dir
+        await make_again(house, mover)
+        assert [one[3] for one in await mover.described()] == [False]
+        await mover.moves.run()
+
+        assert mover.log_dir == home
+        check(mover.partition.log, mover.acknowledged)
+        assert names_in(house.disk, target, Kind.FUTURE) == []
+        assert not house.events.named("replica_move_failed")
+
+
+async def test_the_new_topic_of_the_name_may_move_the_same_way() -> None:
+    async with House(TWO_DIRS) as house:
+        mover = await begun(house)
+        target = mover.other_dir
+        await make_again(house, mover)
+        assert await mover.alter(target) == 0
+        await mover.moves.run()
+
+        assert mover.log_dir == target
+        check(mover.partition.log, mover.acknowledged)
+        assert names_in(house.disk, target, Kind.FUTURE) == []
+
+
+async def test_a_start_does_not_go_on_with_the_move_of_a_topic_that_is_gone() -> None:
+    """The broker was stopped before the copy was taken away."""
+    async with House(TWO_DIRS) as house:
+        mover = await begun(house)
+        home, target = mover.log_dir, mover.other_dir
+        await mover.moves.close()
+        await make_again(house, mover)
+        (found,) = open_dirs(house.disk.crash(random.Random(1), CrashMode.PREFIX)).found_copies
+        house.rooms.logs.found_copies.append(found)
+        mover.moves = mover._new_moves()
+        mover.moves.resume()
+        await mover.moves.run()
+
+        assert mover.log_dir == home
+        check(mover.partition.log, mover.acknowledged)
+        assert names_in(house.disk, target, Kind.FUTURE) == []

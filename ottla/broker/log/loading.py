@@ -48,11 +48,13 @@ TopicIdOf = Callable[[str], bytes | None]
 
 @dataclass(slots=True, frozen=True)
 class FoundCopy:
-    """The copy of a move that was not ended. `clean`: it was closed in good order."""
+    """The copy of a move that was not ended. `clean`: it was closed in good order. The topic may be
+    another by now; None if the copy does not say of which it is."""
 
     log_dir: str
     path: str
     name: PartitionName
+    topic_id: bytes | None
     clean: bool
 
 
@@ -99,7 +101,8 @@ def survey(disk: Disk, log_dir: str, events: Events) -> Survey:
                 found.deleted.append(f"{log_dir}/{name}")
             case Kind.FUTURE:
                 path = f"{log_dir}/{name}"
-                found.copies.append(FoundCopy(log_dir, path, parsed, found.clean))
+                topic_id = checkpoints.read_partition_metadata(disk, path, events)
+                found.copies.append(FoundCopy(log_dir, path, parsed, topic_id, found.clean))
             case Kind.STRAY:
                 events.warning("partition_left_aside", dir=log_dir, name=name)
     return found

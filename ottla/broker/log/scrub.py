@@ -285,6 +285,8 @@ class Scrubber:
         self._events.error("transaction_index_mended", path=index.path, missing=work.missing)
 
     def _not_mended(self, work: SegmentScrub, error: OSError) -> None:
+        if isinstance(error, FileNotFoundError) and work.log.home.has_moved():
+            return
         path = work.segment.transactions.path
         self._events.error("transaction_index_not_mended", path=path, error=str(error))
 

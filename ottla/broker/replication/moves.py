@@ -54,12 +54,16 @@ def _reading() -> Iterator[None]:
 
 
 class Move:
-    """One replica on its way. `clean`: its copy was closed in good order by the last process."""
+    """One replica on its way. `clean`: its copy was closed in good order by the last process. Where
+    the topic has been deleted, another of its name is none of this move's."""
 
-    __slots__ = ("clean", "copy", "key")
+    __slots__ = ("clean", "copy", "key", "topic_id")
 
-    def __init__(self, key: TopicPartition, copy: FutureCopy, *, clean: bool) -> None:
+    def __init__(
+        self, key: TopicPartition, topic_id: bytes, copy: FutureCopy, *, clean: bool
+    ) -> None:
         self.key = key
+        self.topic_id = topic_id
         self.copy = copy
         self.clean = clean
 
@@ -107,7 +111,7 @@ class ReplicaMoves:
         """The copies in a log dir, each with the log that it is of."""
         found: list[tuple[FutureCopy, Log]] = []
         for move in self._moves.values():
-            partition = self._replicas.get(*move.key)
+            partition = self._partition_of(move)
             if move.copy.log_dir == log_dir and partition is not None:
                 found.append((move.copy, partition.log))
         return found
@@ -125,7 +129,8 @@ class ReplicaMoves:
 
     async def _begin(self, key: TopicPartition, partition: Partition, log_dir: str) -> None:
         move = self._moves.get(key)
-        if move is not None and move.copy.log_dir == log_dir:
+        is_of_topic = move is not None and move.topic_id == partition.topic_id
+        if is_of_topic and move.copy.log_dir == log_dir:
             return
         if self._logs.dir_of(partition.log) != log_dir:
             self._see_room(log_dir)
@@ -145,7 +150,7 @@ class ReplicaMoves:
         except OSError as error:
             self._logs.faults.failed(log_dir, call_of(error), error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        self._moves[key] = Move(key, copy, clean=True)
+        self._moves[key] = Move(key, partition.topic_id, copy, clean=True)
         self._events.info(
             "replica_move_begun", topic=key[0], partition=key[1], to=log_dir, path=path
         )
@@ -161,7 +166,9 @@ class ReplicaMoves:
             copy = FutureCopy(
                 self._logs.disk, found.log_dir, found.path, found.name, self._clock, self._events
             )
-            self._moves[key] = Move(key, copy, clean=found.clean)
+            # Of a topic that is gone it is not gone on with, and `run` takes it away.
+            topic_id = found.topic_id or partition.topic_id
+            self._moves[key] = Move(key, topic_id, copy, clean=found.clean)
         self._logs.found_copies.clear()
 
     async def run(self) -> None:
@@ -208,7 +215,7 @@ class ReplicaMoves:
 
     def _ready(self, move: Move) -> Partition | None:
         """The partition of a move that goes on; None ends it."""
-        partition = self._replicas.get(*move.key)
+        partition = self._partition_of(move)
         is_needed = (
             self._is_current(move)
             and partition is not None
@@ -216,6 +223,11 @@ class ReplicaMoves:
             and self._logs.dir_of(partition.log) != move.copy.log_dir
         )
         return partition if is_needed else None
+
+    def _partition_of(self, move: Move) -> Partition | None:
+        partition = self._replicas.get(*move.key)
+        is_its = partition is not None and partition.topic_id == move.topic_id
+        return partition if is_its else None
 
     def _is_current(self, move: Move) -> bool:
         return self._moves.get(move.key) is move
@@ -409,7 +421,7 @@ class ReplicaMoves:
     def _tell_failure(self, move: Move, error: KafkaError | OSError) -> None:
         """A move that cannot go on; the partition stays where it is."""
         self._forget(move)
-        partition = self._replicas.get(*move.key)
+        partition = self._partition_of(move)
         if partition is not None:
             self._logs.reinstate(partition.log)
         self._events.error(

@@ -75,8 +75,11 @@ def sync(turn: Turn, group: ConsumerGroup, request: SyncGroupRequest) -> SyncGro
 def _sync(turn: Turn, group: ConsumerGroup, request: SyncGroupRequest) -> SyncGroupResponse:
     member = _known(group, request.member_id, request.group_instance_id, request.generation_id)
     assert member.classic is not None
-    names = (request.protocol_type or CONSUMER_PROTOCOL, request.protocol_name)
-    if names[0] != CONSUMER_PROTOCOL or names[1] not in (None, member.classic.chosen):
+    is_other = request.protocol_type not in (
+        None,
+        CONSUMER_PROTOCOL,
+    ) or request.protocol_name not in (None, member.classic.chosen)
+    if is_other:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if group.target.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
         _await_join(turn, group, member)

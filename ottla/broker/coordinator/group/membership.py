@@ -176,9 +176,11 @@ def _check_sync(turn: Turn, request: SyncGroupRequest) -> tuple[ClassicGroup, Er
         raise
     if request.generation_id != group.generation:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-    if (request.protocol_type or group.protocol_type) != group.protocol_type or (
-        request.protocol_name or group.protocol
-    ) != group.protocol:
+    is_other = request.protocol_type not in (
+        None,
+        group.protocol_type,
+    ) or request.protocol_name not in (None, group.protocol)
+    if is_other:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     return group, ON_SYNC[group.state]
 
