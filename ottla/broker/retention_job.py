@@ -46,25 +46,38 @@ async def apply_retention(rooms: Rooms) -> None:
     """
     logs = rooms.logs
     await in_worker(logs.checkpoint_recovery_points)
-    for number, log in enumerate(logs.logs):
-        await _delete_segments(rooms, log)
-        if number % LOGS_AT_ONCE == 0:
-            await asyncio.sleep(0)
+    all_logs = logs.logs
+    for start in range(0, len(all_logs), LOGS_AT_ONCE):
+        await _delete_segments(rooms, all_logs[start : start + LOGS_AT_ONCE])
+        await asyncio.sleep(0)
     for log in logs.deletions.take_unsynced():
         partition = rooms.replicas.get(log.topic, log.partition)
         if partition is not None:
             rooms.replicas.flush(partition)
 
 
-async def _delete_segments(rooms: Rooms, log: Log) -> None:
+async def _delete_segments(rooms: Rooms, some: list[Log]) -> None:
+    """A few segments of each log, until none of them has more.
+
+    Where the logs begin is on disk before a segment loses its name: a crash may bring back any of
+    those that went, and the next start is to know that they are none of the log's any more.
+    """
     deletions = rooms.logs.deletions
-    may_be_more = True
-    while may_be_more and (segments := await _retire(rooms, log)):
+    left = some
+    while left:
+        retired: dict[Log, list[Segment]] = {}
         try:
-            await _step(partial(deletions.set_aside, log, segments))
+            for log in left:
+                if segments := await _retire(rooms, log):
+                    retired[log] = segments
+            if retired:
+                await _step(rooms.logs.checkpoint_log_start_offsets)
+            for log, segments in retired.items():
+                await _step(partial(deletions.set_aside, log, segments))
         finally:
-            may_be_more = deletions.retired(log, segments)
-    rooms.replicas.reconsider(log.topic, log.partition)
+            left = [log for log, segments in retired.items() if deletions.retired(log, segments)]
+    for log in some:
+        rooms.replicas.reconsider(log.topic, log.partition)
 
 
 class _Unopened(Exception):
@@ -101,8 +114,7 @@ def _no_pause() -> None:
 async def remove_deleted(rooms: Rooms) -> None:
     """Removes the files of deleted partitions and segments whose delay is over."""
     logs = rooms.logs
-    for log in logs.deletions.take_held_back():
-        await _delete_segments(rooms, log)
+    await _delete_segments(rooms, logs.deletions.take_held_back())
     directories = []
     for removal in logs.deletions.due_directories():
         await _go(logs.deletions.remove_directory(removal))

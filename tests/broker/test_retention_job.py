@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import threading
 
 import pytest
 
+from ottla.broker.log.checkpoints import LOG_START_FILE, read_offsets
 from ottla.broker.retention_job import apply_retention, remove_deleted
-from tests.handlers.rooms import START_MS, House
+from ottla.testing.platter import CrashMode
+from tests.handlers.rooms import DATA_DIR, START_MS, House
 from tests.log.paged_disk import PagedDisk
 
 DAY_MS = 86_400_000
@@ -71,6 +74,33 @@ async def test_what_nobody_else_would_sync_is_synced_and_goes() -> None:
 
         assert [one.base_offset for one in log.segments] == [3]
         assert (log.log_start_offset, log.log_end_offset) == (3, 3)
+
+
+async def test_where_a_log_begins_is_on_disk_before_a_segment_loses_its_name() -> None:
+    """Else a crash could bring back some of those that went, and not those behind them."""
+    async with House() as house:
+        await house.create("t", configs={"segment.bytes": str(SEGMENT_BYTES)})
+        for _ in range(12):
+            await house.append("t", 0, [bytes(SEGMENT_BYTES - 200)])
+        partition = house.rooms.replicas.get("t", 0)
+        assert partition is not None
+        log = partition.log
+        log.delete_records(10)
+        told: list[int] = []
+
+        def before_call(count: int, call: str, path: str) -> None:
+            if call == "rename" and "/t-0/" in path:
+                left = house.disk.crash(random.Random(count), CrashMode.SUBSET)
+                rows = read_offsets(left, f"{DATA_DIR}/{LOG_START_FILE}", house.events)
+                told.append(rows.get(("t", 0), 0))
+
+        house.disk.before_call = before_call
+        await apply_retention(house.rooms)
+        house.disk.before_call = None
+
+        assert [one.base_offset for one in log.segments] == [10, 11]
+        assert told
+        assert set(told) == {10}
 
 
 @pytest.mark.parametrize(("days", "left"), [(0, 6), (4, 4), (6, 2)])

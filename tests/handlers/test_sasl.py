@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
@@ -33,16 +34,15 @@ async def test_no_token_is_looked_at(house: House, version: int) -> None:
 def test_a_client_with_a_password_names_the_cause() -> None:
     said: list[str] = []
     with BrokerThread() as broker:
-        client = AdminClient(
-            {
-                "bootstrap.servers": broker.bootstrap_servers,
-                "security.protocol": "SASL_PLAINTEXT",
-                "sasl.mechanism": "PLAIN",
-                "sasl.username": "user",
-                "sasl.password": "password",
-                "error_cb": lambda error: said.append(str(error)),
-            }
-        )
+        settings: dict[str, Any] = {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "user",
+            "sasl.password": "password",
+            "error_cb": lambda error: said.append(str(error)),
+        }
+        client = AdminClient(settings)
         deadline_s = time.monotonic() + 20
         while not said and time.monotonic() < deadline_s:
             with pytest.raises(KafkaException):

@@ -20,6 +20,7 @@ from ottla.protocol.records.record import Record
 from ottla.testing.clock import SimClock
 from ottla.testing.disk import SimDisk
 from tests.log.events import RecordedEvents
+from tests.log.logs import delete_some_segments
 
 LOG_DIR = "/data"
 LEADER_EPOCH = 0
@@ -158,7 +159,7 @@ class World:
         self.give_up_sealed_segments()
         self.manager.checkpoint_recovery_points()
         for log in self.manager.logs:
-            assert not self.manager.deletions.delete_some_segments(log)
+            assert not delete_some_segments(self.manager, log)
         for log, segments in self.manager.deletions.due_segments(self.manager.logs):
             list(self.manager.deletions.remove_segments(log, segments))
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ottla.broker.log.log import UPPER_HIGH_WATERMARK, UPPER_LOG_END, Log
+from ottla.broker.log.manager import LogManager
 from ottla.broker.log.time_search import BatchSearch, Steps, TimedOffset
 from ottla.broker.ports import Disk
 from ottla.config.types import LogConfig
@@ -139,3 +140,13 @@ def run_all(steps: Steps) -> TimedOffset | None:
 def first_at_time(log: Log, timestamp: int) -> TimedOffset | None:
     """(offset, timestamp, epoch) of the first record with at least that timestamp."""
     return run_all(log.steps_to_timestamp(timestamp))
+
+
+def delete_some_segments(manager: LogManager, log: Log) -> bool:
+    """One turn of the retention job for one log; True if there may be more."""
+    deletions = manager.deletions
+    segments = deletions.retire(log)
+    if segments:
+        manager.checkpoint_log_start_offsets()
+    deletions.set_aside(log, segments)
+    return deletions.retired(log, segments)

@@ -19,11 +19,13 @@ from ottla.protocol.records.batch import (
     TIMESTAMP_TYPE,
     check_crc,
     read_header,
+    stamp,
     write_crc,
 )
 from ottla.protocol.records.builder import assemble, build_batch, encode_record
 from ottla.protocol.records.compression import compress
 from ottla.protocol.records.record import PIECE_RECORDS, Record, iterate_records
+from ottla.testing.disk import SimDisk, SimFile
 from tests.log.logs import NOW, append, batch, flush, headers_of, new_disk, open_log, read_all
 
 HOUR_MS = 3_600_000
@@ -424,3 +426,59 @@ def test_a_follower_refuses_what_does_not_follow() -> None:
         with pytest.raises(KafkaError) as raised:
             log.append_as_follower(memoryview(records), now_ms=NOW)
         assert raised.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_a_gap_for_which_no_segment_has_room_is_refused(is_empty: bool) -> None:
+    """An index has 31 bits for an offset."""
+    log = open_log(new_disk())
+    if not is_empty:
+        append(log)
+    end_offset = log.log_end_offset
+    for _ in range(2):
+        records = batch()
+        stamp(records, end_offset + 2**31, 0)
+        with pytest.raises(KafkaError) as raised:
+            log.append_as_follower(records, now_ms=NOW)
+        assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    stamp(records, end_offset + 2**31 - 1, 0)
+    log.append_as_follower(records, now_ms=NOW)
+
+    flush(log)
+    assert log.log_end_offset == end_offset + 2**31
+
+
+class _BadSector(SimDisk):
+    """A disk that cannot read the beginning of a log."""
+
+    def open(self, path: str, *, create: bool = False) -> SimFile:
+        file = super().open(path, create=create)
+        return _BadStart(self, path, file._node) if path.endswith(".log") else file
+
+
+class _BadStart(SimFile):
+    __slots__ = ()
+
+    def pread(self, size: int, position: int) -> bytes:
+        if position < 512:
+            raise OSError(errno.EIO, "Input/output error", self.path)
+        return super().pread(size, position)
+
+
+def test_a_segment_whose_first_batch_cannot_be_read_is_appended_to() -> None:
+    """By that its age is told, and a log dir is not to be given up for it."""
+    disk = _BadSector()
+    for path in ("/data", "/data/orders-0"):
+        disk.make_dir(path)
+    log = open_log(disk)
+    for later in range(60):
+        append(log, size=1000, timestamp=NOW + later)
+    flush(log)
+    log.close()
+    log = open_log(disk, recovery_point=60, high_watermark=60)
+    append(log, timestamp=NOW + 60)
+    flush(log)
+
+    assert log.failed is None
+    assert log.log_end_offset == 61
+    assert len(log.segments) == 1

@@ -8,12 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.broker.log.log import Log
+from ottla.broker.log.log import UPPER_LOG_END, Log
 from ottla.config.types import LogConfig
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.record import Record, iterate_records
+from tests.log.events import RecordedEvents
 from tests.log.logs import (
+    DIRECTORY,
     NOW,
     SMALL,
+    append,
     first_at_time,
     flush,
     headers_of,
@@ -127,3 +132,50 @@ def test_the_brokers_time_counts_where_it_sets_it() -> None:
 
     assert first_at_time(log, NOW + 1) == (2, NOW + 1, 0)
     assert run_all(log.steps_to_max_timestamp()) == (4, NOW + 2, 0)
+
+
+def test_an_entry_that_points_into_a_record_is_found_out() -> None:
+    """Where the record has bytes like the header of a message of magic 0, as zeros and a small
+    number are."""
+    disk = new_disk()
+    config = LogConfig(index_interval_bytes=200)
+    log = open_log(disk, config)
+    value = bytes(8) + (300).to_bytes(4, "big") + bytes(100)
+    for offset in range(100):
+        records = build_batch([Record(0, NOW + offset, b"k", value)])
+        log.append_as_leader(memoryview(records), leader_epoch=0, now_ms=NOW)
+    flush(log)
+    log.close()
+    path = f"{DIRECTORY}/{0:020d}.index"
+    at = 8 * 20
+    entry = disk.open(path).pread(8, at)
+    offset, position = int.from_bytes(entry[:4], "big"), int.from_bytes(entry[4:], "big")
+    inside = position + disk.open(f"{DIRECTORY}/{0:020d}.log").pread(300, position).index(value)
+    disk.corrupt(path, at + 4, inside.to_bytes(4, "big"))
+    events = RecordedEvents()
+    log = open_log(disk, config, recovery_point=100, high_watermark=100, events=events)
+    found = log.read(offset, max_bytes=200, upper=UPPER_LOG_END, at_least_one=True)
+
+    assert found is not None
+    assert found.position == position
+    assert events.names == ["index_rebuilt"]
+
+
+def test_a_true_entry_before_damage_does_not_have_the_index_made_anew() -> None:
+    disk = new_disk()
+    log = open_log(disk, LogConfig(index_interval_bytes=200))
+    for _ in range(100):
+        append(log)
+    flush(log)
+    log.close()
+    entry = disk.open(f"{DIRECTORY}/{0:020d}.index").pread(8, 8 * 20)
+    offset, position = int.from_bytes(entry[:4], "big"), int.from_bytes(entry[4:], "big")
+    size = log.size_bytes // 100
+    disk.corrupt(f"{DIRECTORY}/{0:020d}.log", position + size, bytes(size))
+    events = RecordedEvents()
+    log = open_log(disk, recovery_point=100, high_watermark=100, events=events)
+    for _ in range(2):
+        with pytest.raises(KafkaError, match="no batch where one begins"):
+            log.read(offset + 1, max_bytes=200, upper=UPPER_LOG_END, at_least_one=True)
+
+    assert events.names == []

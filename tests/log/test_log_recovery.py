@@ -253,10 +253,22 @@ def test_compaction_leaves_such_gaps() -> None:
     disk = filled(40)
     found = bases(disk)
     disk.remove(path_of(found[1]))
-    log = open_log(disk, COMPACTED, clean=False, high_watermark=10**6)
+    log = open_log(disk, COMPACTED, clean=False, recovery_point=40, high_watermark=10**6)
 
     assert log.log_end_offset == 40
     assert len(read_all(log)) == (40 - found[2] + found[1]) * SIZE
+
+
+def test_a_gap_above_the_recovery_point_is_none_of_compactions() -> None:
+    """A crash has taken what was never acknowledged. Were what lies behind it kept, a producer
+    could not send again what is missing before it."""
+    disk = filled(40)
+    found = bases(disk)
+    disk.remove(path_of(found[1]))
+    log = open_log(disk, COMPACTED, clean=False, recovery_point=found[1], high_watermark=10**6)
+
+    assert log.log_end_offset == found[1]
+    assert bases(disk) == found[:1]
 
 
 def test_a_deleted_segment_explains_a_gap_and_takes_the_older_ones_along() -> None:

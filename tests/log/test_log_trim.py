@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.broker.log.log import Log
+from ottla.broker.log.log import UPPER_HIGH_WATERMARK, Log
 from ottla.broker.log.retention import Reason
 from ottla.config.types import LogConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -251,6 +251,42 @@ def test_a_segment_whose_times_cannot_be_read_is_no_failed_write() -> None:
     log.delete_old_segments(NOW + 10**6)
 
     assert bases(log) == [40]
+
+
+def test_what_was_deleted_goes_where_the_high_watermark_cannot_be_read() -> None:
+    """It stays where it is, so nobody has to look it up."""
+    disk = new_disk()
+    log = filled(disk)
+    for _ in range(40):
+        append(log)
+    assert log.segments[-2].base_offset > log.high_watermark == 40
+    found = bases(log)
+    log.delete_records(35)
+    for call, path in (("pread", ".log"), ("open", ".index"), ("open", ".log")):
+        disk.inject(call, errno.EIO, path=path)
+    _, retired, _ = log.retire_old_segments(NOW)
+
+    assert [one.base_offset for one in retired] == [one for one in found if one < 35][:-1]
+    assert (log.high_watermark, log.last_stable_offset) == (40, 40)
+
+
+def test_a_high_watermark_between_what_goes_and_what_stays() -> None:
+    log = open_log(new_disk(), replace(SMALL, segment_bytes=100, retention_bytes=0))
+    append(log)
+    flush(log)
+    append(log)
+    append(log)
+    ticket = log.begin_flush()
+    assert ticket is not None
+    ticket.sync()
+    log.finish_flush(ticket)
+    log.delete_old_segments(NOW)
+    assert (log.log_start_offset, log.high_watermark) == (1, 1)
+    assert offsets(log) == []
+    assert log.read(1, max_bytes=1000, upper=UPPER_HIGH_WATERMARK, at_least_one=True) is None
+    log.set_high_watermark(3)
+
+    assert offsets(log) == [1, 2]
 
 
 def test_nothing_above_the_high_watermark_goes() -> None:

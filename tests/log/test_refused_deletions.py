@@ -12,7 +12,7 @@ from ottla.broker.log.deletions import IN_USE_RETRY_MS
 from ottla.broker.log.log import Log
 from ottla.broker.log.manager import LogManager
 from ottla.testing.platter import CrashMode
-from tests.log.logs import offsets
+from tests.log.logs import delete_some_segments, offsets
 from tests.log.test_manager import CONFIG, TOPIC_ID, Kit, append, flush
 
 TEN_A_SEGMENT = replace(CONFIG, segment_bytes=1100)
@@ -32,7 +32,7 @@ def delete(kit: Kit, manager: LogManager, *, removes: bool = True) -> None:
     """One run of the jobs that delete, with the delay of the files between them."""
     manager.checkpoint_recovery_points()
     for log in manager.logs:
-        while manager.deletions.delete_some_segments(log):
+        while delete_some_segments(manager, log):
             pass
     if removes:
         kit.clock.advance(CONFIG.file_delete_delay_ms)

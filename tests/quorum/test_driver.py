@@ -407,21 +407,6 @@ async def test_a_stop_whose_sync_fails_is_no_clean_one(call: str, is_fatal: bool
     assert [type(error) for error in node.fatal] == ([OSError] if is_fatal else [])
 
 
-async def test_a_snapshot_for_which_there_is_no_room_is_passed_over() -> None:
-    clock = SimClock()
-    node = await running(clock=clock)
-    await node.create("orders")
-    clock.advance(3_600_000)
-    node.disk.inject("pwrite", errno.ENOSPC, path=".checkpoint")
-    node.quorum.snapshot_if_due()
-    await until(lambda: "snapshot_failed" in node.events.names)
-
-    await node.create("bills")
-
-    assert node.fatal == []
-    await node.stop()
-
-
 async def test_what_the_disk_refuses_is_told() -> None:
     node = await running()
     told: list[int | None] = []

@@ -16,6 +16,7 @@ from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.record import Record
 from ottla.testing.platter import CrashMode
 from tests.handlers.rooms import DATA_DIR, START_MS, House
+from tests.log.logs import delete_some_segments
 from tests.replication.test_moves import (
     TWO_DIRS,
     Movers,
@@ -146,7 +147,7 @@ async def test_retention_has_nothing_synced_of_a_log_that_is_exchanged(
         exchange = logs.exchange
 
         def retain() -> None:
-            logs.deletions.delete_some_segments(log)
+            delete_some_segments(logs, log)
             assert log.segments.awaits_sync
 
         def exchange_late(old: Log, new: Log) -> str:
@@ -247,3 +248,30 @@ async def test_a_start_does_not_go_on_with_the_move_of_a_topic_that_is_gone() ->
         assert mover.log_dir == home
         check(mover.partition.log, mover.acknowledged)
         assert names_in(house.disk, target, Kind.FUTURE) == []
+
+
+async def test_a_log_that_has_lost_its_tail_moves_when_another_record_is_written() -> None:
+    async with House(TWO_DIRS) as house:
+        mover = await movers(house, batches=10)
+        home = mover.log_dir
+        house.rooms.logs.checkpoint_recovery_points()
+        left = house.disk.crash(random.Random(1), CrashMode.ALL_KEPT)
+    file = left.open(f"{home}/t-0/{0:020d}.log")
+    file.truncate(file.size() // 10 * 8)
+    kept = mover.acknowledged[:8]
+    async with House(TWO_DIRS, disk=left) as house:
+        mover = Movers(house)
+        assert mover.partition.log.log_end_offset == 10
+        target = mover.other_dir
+        assert await mover.alter(target) == 0
+        await mover.moves.run()
+        (failed,) = house.events.named("replica_move_failed")
+        assert "from offset 8 to 10 was lost" in failed["error"]
+        assert (mover.log_dir, house.rooms.logs.offline_dirs) == (home, {})
+        mover.sequence = 8
+        await mover.send()
+        assert await mover.alter(target) == 0
+        await mover.moves.run()
+
+        assert mover.log_dir == target
+        check(mover.partition.log, kept + mover.acknowledged)

@@ -70,19 +70,13 @@ class Deletions:
     def __repr__(self) -> str:
         return f"<Deletions {[one.path for one in self._waiting]}>"
 
-    def delete_some_segments(self, log: Log) -> bool:
-        """Deletes a few segments of a log; True if there may be more. Blocks; the job does it as
-        `retire`, `set_aside` in a worker, and `retired`."""
-        segments = self.retire(log)
-        self.set_aside(log, segments)
-        return self.retired(log, segments)
-
     def retire(self, log: Log, newest: Callable[[Segment], int] = newest_of) -> list[Segment]:
         """Takes a few segments out of a log that are doomed.
 
         The recovery points are to be checkpointed before. After a crash segments may be missing in
         any order: a recovery that begins at or above all of them does not notice, one that begins
         below takes the gap for the end of the log. So only what ends below the written one goes.
+        The log starts are to be checkpointed behind it, before `set_aside`, and then `retired`.
         `newest` tells a segment's greatest timestamp; what it raises, this does.
         """
         below = self._written_point(log)

@@ -21,6 +21,7 @@ from ottla.broker.log import lookup
 from ottla.broker.log.append_result import AppendResult
 from ottla.broker.log.checkpoints import LEADER_EPOCH_FILE, write_atomically
 from ottla.broker.log.flush import LARGE_BYTES, REFUSALS, FlushTicket
+from ottla.broker.log.offset_index import RELATIVE_OFFSET_MAX
 from ottla.broker.log.opening import aborted_by, apply_batch, open_files
 from ottla.broker.log.partition_dir import PartitionDir
 from ottla.broker.log.producer_state import KnownBatch
@@ -198,7 +199,8 @@ class Log(TrimmableLog):
         """Writes batches that a leader has numbered, one behind the other; each must be whole.
 
         Raises CORRUPT_MESSAGE unless each has its CRC and begins at or above the end of the one
-        before, and as `append_as_leader` where the disk says no.
+        before, OFFSET_OUT_OF_RANGE where a gap is wider than a segment, and as `append_as_leader`
+        where the disk says no.
         """
         if self.failed is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -208,6 +210,9 @@ class Log(TrimmableLog):
         segment = self.segments.take(len(records), last.last_offset, max_timestamp, now_ms)
         if segment is None:
             segment = self._roll(now_ms)
+        if last.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
+            reason = f"no segment has room from offset {segment.base_offset} to {last.last_offset}"
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, reason)
         try:
             segment.append_all(records, batches)
         except OSError as error:

@@ -235,11 +235,17 @@ class FutureCopy:
         write_generation(self._disk, self.path, read_generation(self._disk, source.directory) + 1)
 
     def complete(self, source: Log, snapshot: bytes) -> None:
-        """The end of step 2; `snapshot` is of the log's producers."""
+        """The end of step 2; `snapshot` is of the log's producers. Raises KafkaError where the log
+        has lost its tail: there is no batch to say where the copy is to end."""
         log = self.log
         assert log is not None
         end_offset = source.log_end_offset
-        assert log.log_end_offset == end_offset, (log, source)
+        if log.log_end_offset != end_offset:
+            reason = (
+                f"what stood from offset {log.log_end_offset} to {end_offset} was lost in"
+                f" {source.directory}: it can be moved when another record has been written to it"
+            )
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
         self.sync()
         log.delete_records(source.log_start_offset)
         # It may know producers whose batches are deleted.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from ottla.broker.log.checkpoints import (
     LEADER_EPOCH_FILE,
@@ -24,7 +25,7 @@ from ottla.broker.log.partition_dir import PartitionDir
 from ottla.broker.log.producer_state import EndedTransaction, ProducerState, SnapshotCorrupt
 from ottla.broker.log.recovery import Recovery, RecoveryReport, tell_shorter
 from ottla.broker.log.segment import SNAPSHOT_SUFFIX, Segment
-from ottla.broker.log.segments import Segments
+from ottla.broker.log.segments import Segments, sync_indexes
 from ottla.broker.log.transaction_index import AbortedTransaction, completed
 from ottla.broker.log.waypoints import Waypoints, read_waypoint, resume
 from ottla.config.types import LogConfig
@@ -256,7 +257,7 @@ class _Opening:
             end_offset, needs_segment = log_start_offset, True
         if needs_segment and len(opened):
             opened.active.seal()
-            opened.active.sync_indexes()
+            sync_indexes(opened.active)
         if needs_segment or not len(opened):
             opened.begin_anew(end_offset, self._now_ms)
             if end_offset > 0:
@@ -372,7 +373,7 @@ class _Opening:
     def _sync(self, kept: list[Segment], *, anew: bool) -> None:
         """What was recovered is durable then, names included; in new files, if it was doubtful."""
         for segment in kept[:-1]:
-            run_sync(segment.sync_indexes)
+            run_sync(partial(sync_indexes, segment))
         for segment in kept:
             if anew:
                 segment.rewrite()

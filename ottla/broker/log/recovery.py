@@ -21,9 +21,9 @@ told of holes in sealed ones.
 
 Behind a cut later segments go, too, last one first, so that a crash on the way leaves no hole:
 removed if they hold no valid batch, else set aside (N.log.cut). The same holds where offsets are
-missing between two segments, but for two cases. Compaction leaves such gaps itself. And where a
-deleted segment lay there, the ones before it had been deleted, too, and a crash undid that: they
-go again, and the rest stays.
+missing between two segments, but for two cases. Below the recovery point compaction leaves such
+gaps, and damage. And where a deleted segment lay there, the ones before it had been deleted, too,
+and a crash undid that: they go again, and the rest stays.
 
 The scan makes the indexes anew, and brings producer state and leader epochs up to the end. Of
 aborted transactions behind damage the index knows what batches do not say any more: it is believed
@@ -148,8 +148,9 @@ class Recovery:
         end_offset = segments[0].base_offset
         kept = 0
         for index, segment in enumerate(segments):
-            if segment.base_offset > end_offset and not self._gaps_allowed:
-                if any(end_offset <= base < segment.base_offset for base in self._deleted):
+            if segment.base_offset > end_offset:
+                deleted = () if self._gaps_allowed else self._deleted
+                if any(end_offset <= base < segment.base_offset for base in deleted):
                     self._drop(segments[kept:index])
                     kept = index
                 elif end_offset >= self._recovery_point:

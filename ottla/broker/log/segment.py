@@ -16,6 +16,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final
 
+from ottla.broker.faults import SHORT_OF_MEANS
 from ottla.broker.log import old_messages
 from ottla.broker.log.file_slice import FileSlice
 from ottla.broker.log.index import IndexCorrupt
@@ -23,7 +24,14 @@ from ottla.broker.log.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from ottla.broker.log.partition_dir import PartitionDir, rename_anew, renew
 from ottla.broker.log.time_index import NO_TIMESTAMP, TimeIndex
 from ottla.broker.log.transaction_index import TransactionIndex
-from ottla.broker.log.walk import LOOKUP_READ_BYTES, BrokenChain, Read, UntrueEntry, walk_to
+from ottla.broker.log.walk import (
+    LOOKUP_READ_BYTES,
+    BrokenChain,
+    Read,
+    UntrueEntry,
+    steps_over,
+    walk_to,
+)
 from ottla.broker.ports import File
 from ottla.config.types import LogConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -246,20 +254,8 @@ class Segment:
         if self.transactions.has_file:
             opened.append(self.transactions.open_apart())
 
-    def sync_indexes(self) -> None:
-        """Blocks until its sealed indexes are on disk."""
-        files: list[File] = []
-        try:
-            self.open_for_sync(files)
-            for file in files:
-                file.sync()
-        finally:
-            for file in files:
-                file.close()
-
     def rewrite(self) -> None:
-        """Makes its files anew of what the page cache holds, see `renew`. Their names are durable
-        when the directory is synced."""
+        """Makes its files anew of what the page cache holds, see `renew`; names are not synced."""
         source = self.open()
         renew(source, self.log_path, self.size, self._directory.disk)
         self.release()
@@ -304,7 +300,9 @@ class Segment:
                 return NO_TIMESTAMP
             try:
                 self._first_timestamp = self.header_at(0).max_timestamp
-            except KafkaError:  # it is damaged, which is no reason to append nothing any more
+            except (KafkaError, OSError) as error:  # damage: no reason to append nothing any more
+                if isinstance(error, OSError) and error.errno in SHORT_OF_MEANS:
+                    raise
                 self._first_timestamp = NO_TIMESTAMP
         return self._first_timestamp
 
@@ -691,6 +689,9 @@ class Segment:
         except UntrueEntry:
             raise IndexCorrupt(self.index.entries.path) from None
         except BrokenChain as broken:
+            before = self.index.position_before(max(entry[1] - 1, 0))
+            if steps_over(self.headers(before), entry[1]):
+                raise IndexCorrupt(self.index.entries.path) from None
             raise self._broken(broken.position) from None
 
     def _broken(self, position: int) -> KafkaError:

@@ -491,3 +491,15 @@ class Segments:
             del self._opened[oldest]
             oldest.release()
             oldest.transactions.release()
+
+
+def sync_indexes(segment: Segment) -> None:
+    """Blocks until the sealed indexes of a segment are on disk."""
+    files: list[File] = []
+    try:
+        segment.open_for_sync(files)
+        for file in files:
+            file.sync()
+    finally:
+        for file in files:
+            file.close()

@@ -97,7 +97,8 @@ class TrimmableLog(ReadableLog):
                 "segment_deleted", path=segment.log_path, reason=why.reason.value
             )
         self._start_at(max(self.log_start_offset, self.segments[0].base_offset))
-        self._move_high_watermark(self.high_watermark)
+        if self._high_segment in retired:  # it is where they end
+            self._high_segment, self._high_position = self.segments[0], 0
         return doomed, retired, is_held_back
 
     def truncate_to(self, offset: int) -> None:

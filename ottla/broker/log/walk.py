@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from struct import Struct
 from typing import Final
 
 from ottla.broker.log import old_messages
-from ottla.protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_POSITION
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.records.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_POSITION,
+    BatchHeader,
+)
 
 # What one read takes: an index interval, and the header behind it.
 LOOKUP_READ_BYTES: Final = 4096 + HEADER_SIZE
@@ -71,3 +79,13 @@ def walk_to(
             return position, size
         position += size
     return end, 0
+
+
+def steps_over(headers: Iterator[tuple[int, BatchHeader]], position: int) -> bool:
+    """Whether a chain of headers that begins before a position has no batch that begins there.
+    Where it breaks before that nothing is said against it."""
+    with suppress(KafkaError):
+        for at, _ in headers:
+            if at >= position:
+                return at > position
+    return False

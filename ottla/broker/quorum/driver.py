@@ -54,6 +54,9 @@ BATCH_BYTES_MAX = 1024 * 1024
 """Of the values of several changes, far below what a segment holds; a change that has more has a
 batch by itself."""
 
+SNAPSHOT_RETRY_MS = 60_000
+"""After one that the disk has refused, whether or not more is written meanwhile."""
+
 
 class _Change(NamedTuple):
     """A change that waits to be appended and synced; without values, it is in the log already."""
@@ -476,6 +479,9 @@ class Quorum:
         error = snapshotting.exception()
         if isinstance(error, OSError) and not _is_final(error):
             self._events.warning("snapshot_failed", error=repr(error))
+            # What is in no snapshot yet counts on, also where no change follows.
+            self._bytes_since_snapshot = max(self._bytes_since_snapshot, 1)
+            self._snapshot_due_ms = self._clock.monotonic_ms() + SNAPSHOT_RETRY_MS
             self.on_refused(error)
             return
         if error is not None:

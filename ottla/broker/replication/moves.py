@@ -129,8 +129,7 @@ class ReplicaMoves:
 
     async def _begin(self, key: TopicPartition, partition: Partition, log_dir: str) -> None:
         move = self._moves.get(key)
-        is_of_topic = move is not None and move.topic_id == partition.topic_id
-        if is_of_topic and move.copy.log_dir == log_dir:
+        if move is not None and (move.topic_id, move.copy.log_dir) == (partition.topic_id, log_dir):
             return
         if self._logs.dir_of(partition.log) != log_dir:
             self._see_room(log_dir)

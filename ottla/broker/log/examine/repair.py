@@ -33,6 +33,7 @@ from ottla.broker.log.leftovers import CLEANED_SUFFIX, SWAP_SUFFIX
 from ottla.broker.log.partition_dir import PartitionDir
 from ottla.broker.log.recovery import CUT_SUFFIX
 from ottla.broker.log.segment import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment
+from ottla.broker.log.segments import sync_indexes
 from ottla.broker.log.transaction_index import AbortedTransaction, pack
 from ottla.broker.log.waypoints import WAYPOINT_FILE, read_waypoint
 from ottla.broker.ports import Disk, Events, File
@@ -192,7 +193,7 @@ class Repair:
         segment = Segment(directory, base_offset, config=self._config, now_ms=self._now_ms)
         segment.load_size()
         segment.rebuild_indexes()
-        segment.sync_indexes()
+        sync_indexes(segment)
         segment.release()
 
     def _write_transactions(self, path: str, aborted: list[AbortedTransaction]) -> None:
