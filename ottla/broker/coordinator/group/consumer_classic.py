@@ -75,11 +75,8 @@ def sync(turn: Turn, group: ConsumerGroup, request: SyncGroupRequest) -> SyncGro
 def _sync(turn: Turn, group: ConsumerGroup, request: SyncGroupRequest) -> SyncGroupResponse:
     member = _known(group, request.member_id, request.group_instance_id, request.generation_id)
     assert member.classic is not None
-    is_other = request.protocol_type not in (
-        None,
-        CONSUMER_PROTOCOL,
-    ) or request.protocol_name not in (None, member.classic.chosen)
-    if is_other:
+    types, names = (None, CONSUMER_PROTOCOL), (None, member.classic.chosen)
+    if request.protocol_type not in types or request.protocol_name not in names:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if group.target.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
         _await_join(turn, group, member)

@@ -176,11 +176,8 @@ def _check_sync(turn: Turn, request: SyncGroupRequest) -> tuple[ClassicGroup, Er
         raise
     if request.generation_id != group.generation:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-    is_other = request.protocol_type not in (
-        None,
-        group.protocol_type,
-    ) or request.protocol_name not in (None, group.protocol)
-    if is_other:
+    types, names = (None, group.protocol_type), (None, group.protocol)
+    if request.protocol_type not in types or request.protocol_name not in names:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     return group, ON_SYNC[group.state]
 
