@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from ottla.broker.log.checkpoints import CLEANER_FILE, write_offsets
 from ottla.broker.log.log import UPPER_LOG_END, Log
 from ottla.broker.log.recovery import DECISIONS, Decision
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -249,22 +250,32 @@ def test_offsets_that_are_missing_between_segments_cut_the_log() -> None:
     assert bases(disk) == found[:1]
 
 
-def test_compaction_leaves_such_gaps() -> None:
+@pytest.mark.parametrize("said_by", ["cleaner", "deleted", "recovery point"])
+def test_compaction_leaves_such_gaps(said_by: str) -> None:
+    """It writes how far it has come when it has cleaned all that it went for; before, what it has
+    replaced lies there."""
     disk = filled(40)
     found = bases(disk)
-    disk.remove(path_of(found[1]))
-    log = open_log(disk, COMPACTED, clean=False, recovery_point=40, high_watermark=10**6)
+    if said_by == "deleted":
+        disk.rename(path_of(found[1]), path_of(found[1], ".log.deleted"))
+    else:
+        disk.remove(path_of(found[1]))
+    if said_by == "cleaner":
+        write_offsets(disk, f"/data/{CLEANER_FILE}", {("orders", 0): found[2]})
+    point = 40 if said_by == "recovery point" else 0
+    log = open_log(disk, COMPACTED, clean=False, recovery_point=point, high_watermark=10**6)
 
     assert log.log_end_offset == 40
     assert len(read_all(log)) == (40 - found[2] + found[1]) * SIZE
 
 
-def test_a_gap_above_the_recovery_point_is_none_of_compactions() -> None:
-    """A crash has taken what was never acknowledged. Were what lies behind it kept, a producer
-    could not send again what is missing before it."""
+def test_a_gap_above_what_was_compacted_is_a_crashs() -> None:
+    """It has taken what was never acknowledged. Were what lies behind it kept, a producer could
+    not send again what is missing before it."""
     disk = filled(40)
     found = bases(disk)
     disk.remove(path_of(found[1]))
+    write_offsets(disk, f"/data/{CLEANER_FILE}", {("orders", 0): found[2] - 1, ("orders", 1): 99})
     log = open_log(disk, COMPACTED, clean=False, recovery_point=found[1], high_watermark=10**6)
 
     assert log.log_end_offset == found[1]

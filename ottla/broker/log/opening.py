@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from ottla.broker.log.checkpoints import (
+    CLEANER_FILE,
     LEADER_EPOCH_FILE,
     MalformedFile,
+    read_offsets,
     read_whole,
     write_anew,
 )
+from ottla.broker.log.directories import Kind, parse_name
 from ottla.broker.log.final_syncs import doubting, run_sync
 from ottla.broker.log.flush import REFUSALS
 from ottla.broker.log.index import IndexCorrupt
@@ -28,7 +31,7 @@ from ottla.broker.log.segment import SNAPSHOT_SUFFIX, Segment
 from ottla.broker.log.segments import Segments, sync_indexes
 from ottla.broker.log.transaction_index import AbortedTransaction, completed
 from ottla.broker.log.waypoints import Waypoints, read_waypoint, resume
-from ottla.config.types import LogConfig
+from ottla.config.types import LONG_MAX, LogConfig
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.batch import BatchHeader, read_header
 from ottla.protocol.records.control import Marker, read_marker
@@ -339,12 +342,26 @@ class _Opening:
             self._directory,
             self._report,
             recovery_point=recovery_point,
-            gaps_allowed=self._config.compacted,
+            cleaned_end=self._cleaned_end(),
             deleted=self._contents.deleted_segments,
             on_segment=self._keep_producers,
             on_batch=self._take_up,
             on_lost=self._end_by_index,
         )
+
+    def _cleaned_end(self) -> int | None:
+        """How far Apache Kafka's cleaner has come; None if nothing is compacted here. A copy, which
+        may begin again, has the gaps of its log, wherever that was cleaned."""
+        if not self._config.compacted:
+            return None
+        log_dir, _, name = self._directory.path.rpartition("/")
+        known = parse_name(name)
+        if known is None or known.kind is not Kind.PARTITION:
+            return LONG_MAX
+        rows = read_offsets(
+            self._directory.disk, f"{log_dir}/{CLEANER_FILE}", self._directory.events
+        )
+        return rows.get((known.topic, known.partition), 0)
 
     def _recover(
         self, segments: list[Segment], recovery: Recovery, offset: int, recovery_point: int

@@ -21,9 +21,9 @@ told of holes in sealed ones.
 
 Behind a cut later segments go, too, last one first, so that a crash on the way leaves no hole:
 removed if they hold no valid batch, else set aside (N.log.cut). The same holds where offsets are
-missing between two segments, but for two cases. Below the recovery point compaction leaves such
-gaps, and damage. And where a deleted segment lay there, the ones before it had been deleted, too,
-and a crash undid that: they go again, and the rest stays.
+missing between two segments, but for two cases. Compaction leaves such gaps as far as it has come.
+And where a deleted segment lay there, the ones before it had been deleted, too, and a crash undid
+that: they go again, and the rest stays.
 
 The scan makes the indexes anew, and brings producer state and leader epochs up to the end. Of
 aborted transactions behind damage the index knows what batches do not say any more: it is believed
@@ -115,20 +115,21 @@ class Recovery:
         report: RecoveryReport,
         *,
         recovery_point: int,
-        gaps_allowed: bool,
+        cleaned_end: int | None,
         deleted: list[int],
         on_segment: OnSegment,
         on_batch: OnBatch,
         on_lost: OnLost,
     ) -> None:
-        """`on_segment` hears of each segment before its first batch, `on_batch` of each batch, and
+        """Below `cleaned_end` compaction may have left gaps; None if the log is not compacted.
+        `on_segment` hears of each segment before its first batch, `on_batch` of each batch, and
         `on_lost` of each aborted transaction whose marker damage has taken."""
         self.report = report
         # Set when the last segment must not be appended to.
         self.needs_segment = False
         self._directory = directory
         self._recovery_point = recovery_point
-        self._gaps_allowed = gaps_allowed
+        self._cleaned_end = cleaned_end
         self._deleted = deleted
         self._on_segment = on_segment
         self._on_batch = on_batch
@@ -148,9 +149,9 @@ class Recovery:
         end_offset = segments[0].base_offset
         kept = 0
         for index, segment in enumerate(segments):
-            if segment.base_offset > end_offset:
-                deleted = () if self._gaps_allowed else self._deleted
-                if any(end_offset <= base < segment.base_offset for base in deleted):
+            start, end = end_offset, segment.base_offset
+            if end > start and not self._is_compacted(segments[index - 1].base_offset, end):
+                if self._cleaned_end is None and self._has_deleted(start, end):
                     self._drop(segments[kept:index])
                     kept = index
                 elif end_offset >= self._recovery_point:
@@ -169,6 +170,17 @@ class Recovery:
             self.needs_segment = True
             end_offset = self._recovery_point
         return self._end_behind_hole(segments[kept:]), end_offset
+
+    def _is_compacted(self, start: int, end: int) -> bool:
+        """Whether the cleaner may have left the gap before an offset, behind the segment that
+        begins at another. It says so when it has cleaned all that it went for; until then the
+        segments that it has replaced lie there."""
+        if self._cleaned_end is None:
+            return False
+        return end <= self._cleaned_end or self._has_deleted(start, end)
+
+    def _has_deleted(self, start: int, end: int) -> bool:
+        return any(start <= base < end for base in self._deleted)
 
     def _end_behind_hole(self, kept: list[Segment]) -> list[Segment]:
         if kept and kept[-1] is self._holed:
