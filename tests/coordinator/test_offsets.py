@@ -228,7 +228,6 @@ def _commit_in_transaction(lone: Lone, offset: int, *, ends: bool) -> int:
 
 
 def test_what_a_transaction_committed_goes_with_a_topic_that_went_while_nobody_looked() -> None:
-    """It has no topic id to tell by, as Kafka's has none."""
     lone = _lone()
     assert _commit_in_transaction(lone, 5, ends=True) == 0
     lone.crash()
@@ -239,6 +238,21 @@ def test_what_a_transaction_committed_goes_with_a_topic_that_went_while_nobody_l
     lone.put_topic("t", 8, bytes(16 * [7]))
     assert _committed(lone) is None
     lone.crash()
+    assert _committed(lone) is None
+
+
+def test_what_a_transaction_committed_is_none_of_a_later_topic_of_the_name() -> None:
+    """It was deleted and made again while nobody had the offsets in memory."""
+    lone = _lone()
+    assert _commit_in_transaction(lone, 5, ends=True) == 0
+    lone.topics.remove("t")
+    lone.topics.put("t", 8, bytes(16 * [7]))
+    lone.crash()
+    script = Script(lone)
+    script.fetch("A")
+    assert script.lines[-1].startswith("A OffsetFetch v9 -> 0 NONE; 0: -1")
+    lone.expire_offsets()
+
     assert _committed(lone) is None
 
 

@@ -41,6 +41,7 @@ from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.control import build_marker
 from ottla.protocol.records.record import Record
 from ottla.protocol.schema import Message
+from ottla.testing.clock import SimClock
 from tests.coordinator.asking import ask
 from tests.coordinator.served import (
     GROUP,
@@ -53,6 +54,7 @@ from tests.coordinator.served import (
     stable_member,
 )
 from tests.handlers.rooms import House
+from tests.log.logs import SMALL, append, flush, new_disk, open_log
 from tests.transactions.shown import codes_of
 
 NEVER = str(2**63 - 1)
@@ -524,6 +526,34 @@ async def test_a_log_that_cannot_be_read_is_not_coordinated(house: House) -> Non
 
         assert answer.groups[0].error_code == ErrorCode.NOT_COORDINATOR
         assert again.events.named("coordinator_not_loaded")
+
+
+async def test_a_flipped_bit_makes_no_other_offset(house: House) -> None:
+    await ask(house, offset_commit(2000), 9)
+    await ask(house, offset_commit(3000), 9)
+    log = led(house).log
+    path = log.segments.active.log_path
+    at = house.disk.open(path).pread(log.size_bytes, 0).index((3000).to_bytes(8, "big"))
+    house.disk.corrupt(path, at + 4, b"\1")
+    async with house.restarted() as again:
+        answer = await ask(again, offset_fetch(), 9)
+
+        assert answer.groups[0].error_code == ErrorCode.NOT_COORDINATOR
+        (told,) = again.events.named("coordinator_not_loaded")
+        assert "is damaged at" in told["error"]
+
+
+def test_a_batch_that_claims_offsets_behind_the_log_is_not_replayed() -> None:
+    """No CRC covers the offset of a batch, and nobody reads a sealed segment at a start."""
+    disk = new_disk()
+    log = open_log(disk, SMALL)
+    while len(log.segments) < 2:
+        append(log)
+    flush(log)
+    disk.corrupt(log.segments[0].log_path, 4, b"\1")
+    loader = loading.Loader(log, _Shard(), SimClock(), GROUP_RECORDS)
+    with pytest.raises(loading.LoadFailed, match="is damaged at"):
+        loader.load_now()
 
 
 async def test_a_disk_that_fails_once_is_tried_again(

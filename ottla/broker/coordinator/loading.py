@@ -18,7 +18,14 @@ from ottla.broker.log.file_slice import FileSlice
 from ottla.broker.log.log import UPPER_LOG_END, Log
 from ottla.broker.ports import Clock
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.records.batch import HEADER_SIZE, NO_PRODUCER_ID, BatchHeader, read_header
+from ottla.protocol.records.batch import (
+    HEADER_SIZE,
+    MAGIC,
+    NO_PRODUCER_ID,
+    BatchHeader,
+    check_crc,
+    read_header,
+)
 from ottla.protocol.records.control import read_marker
 from ottla.protocol.records.record import iterate_records
 
@@ -106,11 +113,19 @@ class Loader:
             end = position + header.size
             if header.size < HEADER_SIZE or end > len(view):
                 break
+            self._check(view[position:end], header)
             self._offset = header.last_offset + 1
             yield from self._replay_batch(view[position:end], header)
             position = end
         if not position:
             raise LoadFailed(f"{self._log!r} has no whole batch at {self._offset}")
+
+    def _check(self, batch: memoryview, header: BatchHeader) -> None:
+        """What is damaged must not be taken for another offset, or another state, and be written
+        anew as such. No CRC covers the offset of a batch."""
+        is_whole = header.magic != MAGIC or check_crc(batch)
+        if not (is_whole and self._offset <= header.last_offset < self._log.log_end_offset):
+            raise LoadFailed(f"{self._log!r} is damaged at {header.base_offset}")
 
     def _replay_batch(self, view: memoryview, header: BatchHeader) -> Iterator[None]:
         shard = self._shard

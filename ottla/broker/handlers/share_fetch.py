@@ -490,14 +490,17 @@ class ShareFetch(Pending):
             span = window.span(read_from, records)
             may_wait = self._may_wait(place, read_from)
             read = None if may_wait else cached_reads(piece.file)
-            placed = batches_in(piece, first=read_from, span=span, read=read)
+            end_offset = share.partition.log.log_end_offset
+            placed = batches_in(piece, first=read_from, span=span, below=end_offset, read=read)
             if placed and share.rules.read_committed:
                 if not may_wait and not share.partition.log.knows_aborted_in(read_from, piece):
                     raise NotInMemory
                 end = placed[-1].found.last + 1
                 aborted = share.partition.log.aborted_transactions(read_from, end)
                 if aborted:
-                    placed = batches_in(piece, first=read_from, span=span, aborted=aborted)
+                    placed = batches_in(
+                        piece, first=read_from, span=span, below=end_offset, aborted=aborted
+                    )
             acquired = share.acquire(
                 self._member_id, [one.found for one in placed], wish, read_from=read_from
             )

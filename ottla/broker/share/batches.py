@@ -12,6 +12,8 @@ from ottla.broker.log.file_slice import FileSlice
 from ottla.broker.log.walk import LOOKUP_READ_BYTES, Read
 from ottla.broker.ports import Disk
 from ottla.broker.share.window import Found
+from ottla.config.types import LONG_MAX
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -53,9 +55,9 @@ class Headers(NamedTuple):
     def touch(self) -> None:
         """By a descriptor of its own. The log may be cut meanwhile, in the middle of a header."""
         piece = self.piece
-        with closing(self.disk.open(piece.file.path)) as file, suppress(CutShort):
+        with closing(self.disk.open(piece.file.path)) as file, suppress(CutShort, KafkaError):
             apart = FileSlice(file, piece.position, piece.size)
-            batches_in(apart, first=self.first, span=self.span)
+            batches_in(apart, first=self.first, span=self.span, below=LONG_MAX)
 
 
 def batches_in(
@@ -63,14 +65,18 @@ def batches_in(
     *,
     first: int,
     span: int,
+    below: int,
     aborted: Iterable[tuple[int, int]] = (),
     read: Read | None = None,
 ) -> list[Placed]:
     """The whole batches of a piece, until they reach over so many offsets from `first` on.
 
     `aborted` are the (producer id, first offset) of the transactions that came to nothing and have
-    records there. The first batch may begin before `first`. Raises OSError, CutShort for one, and
-    what `read` raises, by which its file is read if it is given.
+    records there. The first batch may begin before `first`; none reaches `below`. What a header
+    says of offsets decides what the group is done with, and nobody has looked at its CRC: one that
+    cannot follow the one before ends the piece, and raises CORRUPT_MESSAGE where it is the first.
+    Raises OSError, CutShort for one, and what `read` raises, by which its file is read if it is
+    given.
     """
     read = read or piece.file.pread
     transactions = sorted(aborted, key=_by_offset)
@@ -104,6 +110,11 @@ def batches_in(
             while transactions and transactions[0][1] <= last:
                 open_producers.add(transactions.pop(0)[0])
             is_aborted = _is_aborted(header, open_producers)
+        if not max(previous_last + 1, base) <= last < below or (placed and base <= previous_last):
+            if placed:
+                break
+            reason = f"{piece.file.path}: no batch of its offset at {position}"
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, reason)
         placed.append(Placed(Found(base, last, is_aborted), position, size))
         if last >= first + span - 1:
             break

@@ -38,9 +38,9 @@ def commit_offsets(turn: Turn, request: TxnOffsetCommitRequest) -> TxnOffsetComm
         parts: list[Partition] = []
         response.topics.append(Topic(topic.name, parts))
         # It may have gone since the request was looked at.
-        is_known = turn.shard.topic_id_of(topic.name) is not None
+        topic_id = turn.shard.topic_id_of(topic.name)
         for asked in topic.partitions:
-            if not is_known:
+            if topic_id is None:
                 parts.append(Partition(asked.partition_index, UNKNOWN_TOPIC))
                 continue
             metadata = asked.committed_metadata or ""
@@ -48,13 +48,15 @@ def commit_offsets(turn: Turn, request: TxnOffsetCommitRequest) -> TxnOffsetComm
                 parts.append(Partition(asked.partition_index, TOO_LARGE))
                 continue
             parts.append(Partition(asked.partition_index))
-            # No topic id, as in Kafka.
             value = OffsetCommitValue(
                 asked.committed_offset,
                 asked.committed_leader_epoch,
                 metadata,
                 turn.now.wall_ms,
                 NO_EXPIRY,
+                # Which Kafka leaves out, and takes: of a topic of that name that comes later the
+                # offset is none.
+                topic_id,
             )
             key = OffsetCommitKey(request.group_id, topic.name, asked.partition_index)
             turn.write_pending(key, value, stamp)
