@@ -560,9 +560,10 @@ class Broker:
             parts += [partial(self.server.stop, grace_s=STOP_GRACE_S), rooms.deadlines.close]
         else:
             parts += [self._listening.close, self._listening.wait_closed]
+        parts.append(self.moves.close)
         if hasattr(self, "quorum"):
             parts.append(partial(self._leave_quorum, clean))
-        parts += [self.moves.close, self.replicas.close, partial(self._close_logs, clean)]
+        parts += [self.replicas.close, partial(self._close_logs, clean)]
         for part in parts:
             try:
                 ended = part()

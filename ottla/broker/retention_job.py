@@ -9,6 +9,8 @@ kernel's work, and thousands on end would take the disk from those who write.
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -32,10 +34,18 @@ a thousand segments of 1 MB, p99 of a producer beside it was twice the quiet one
 REST_SECONDS_MAX = 0.02
 """But no longer than this: on a slow disk, too, room is made for what is written."""
 
-# One thread for all brokers of a process: they wait for the same disks.
-_WORKER = ThreadPoolExecutor(
-    1, thread_name_prefix="ottla-deletion", initializer=lower_thread_priority
-)
+# One thread for all brokers of a process: they wait for the same disks. A forked child has none of
+# its parent's threads, and makes its own.
+_workers: list[ThreadPoolExecutor] = []
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_workers.clear)
+
+
+def _worker() -> ThreadPoolExecutor:
+    if not _workers:
+        name = "ottla-deletion"
+        _workers.append(ThreadPoolExecutor(1, name, initializer=lower_thread_priority))
+    return _workers[0]
 
 
 async def apply_retention(rooms: Rooms) -> None:
@@ -137,6 +147,6 @@ async def _step(work: Callable[[], T]) -> T:
         started_s = time.perf_counter()
         return work(), time.perf_counter() - started_s
 
-    result, took_s = await in_worker(timed, _WORKER)
+    result, took_s = await in_worker(timed, _worker())
     await asyncio.sleep(min(REST * took_s, REST_SECONDS_MAX))
     return result

@@ -641,6 +641,26 @@ def test_a_process_that_was_forked_leaves_its_block_and_not_the_broker() -> None
     assert _lines_of(program) == ["0 True", "0 True"]
 
 
+def test_what_is_deleted_is_removed_in_a_process_that_was_forked_after_something_was() -> None:
+    """A fork takes no thread along, and a stop would wait for the one that removes files."""
+    program = """
+        import asyncio, os
+        from ottla.broker.retention_job import _step
+
+        def remove():
+            print("removed", flush=True)
+
+        asyncio.run(_step(remove))
+        child = os.fork()
+        if child == 0:
+            asyncio.run(_step(remove))
+            os._exit(0)
+        print(os.waitpid(child, 0)[1])
+    """
+
+    assert _lines_of(program) == ["removed", "removed", "0"]
+
+
 def test_a_port_that_is_kept_is_no_choice_of_somebody() -> None:
     with BrokerThread() as broker, socket.socket() as taking:
         host, _, port = broker.bootstrap_servers.rpartition(":")

@@ -74,6 +74,17 @@ def test_a_segment_that_gets_no_other_name_goes_with_its_delay(name: str) -> Non
     assert offsets(restarted(kit, manager)) == list(range(50, 60))
 
 
+def test_files_go_with_their_delay_though_the_clock_of_the_wall_is_set_back() -> None:
+    kit = Kit()
+    manager, log = filled(kit)
+    log.delete_records(50)
+    delete(kit, manager, removes=False)
+    kit.clock.jump_wall(-86_400_000)
+    delete(kit, manager)
+
+    assert {one[:20] for one in kit.disk.list(log.directory) if one[0] == "0"} == {f"{50:020d}"}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_deleted_records_that_keep_their_names_are_not_served_again(name: str) -> None:
     """Nor what lies below a hole: the segments behind have got their other names."""

@@ -253,6 +253,22 @@ def test_a_full_disk_costs_the_waypoint_and_nothing_else() -> None:
     assert recover(disk).log_end_offset == 32
 
 
+def test_an_index_that_cannot_be_read_costs_the_waypoint_and_nothing_else() -> None:
+    """It is no failed write, for which the log dir would be given up."""
+    disk, _ = marked()
+    log = recover(disk)
+    for _ in range(10):
+        append(log)
+    ticket = waypoint_keeper.begin(log)
+    assert ticket is not None
+    disk.inject("pread", errno.EIO, path=".index")
+    assert waypoint_keeper.write_all([(log, ticket)]) == []
+    log.waypoints.finish(ticket)
+    flush(log)
+
+    assert not log.waypoints.is_nameable(log.durable_end)
+
+
 def test_another_error_is_told() -> None:
     disk, _ = marked()
     log = recover(disk)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from ottla.broker.log.directories import Kind
 from ottla.broker.log.log import Log
+from ottla.broker.log.moving import GENERATION_FILE
 from ottla.protocol.messages.topics import DeleteTopicsRequest
 from ottla.protocol.records.builder import build_batch
 from ottla.protocol.records.record import Record
@@ -275,3 +277,42 @@ async def test_a_log_that_has_lost_its_tail_moves_when_another_record_is_written
 
         assert mover.log_dir == target
         check(mover.partition.log, kept + mover.acknowledged)
+
+
+async def test_a_log_that_cannot_be_read_at_the_exchange_ends_the_move_alone() -> None:
+    """It says nothing of the dir of the copy."""
+    async with House(TWO_DIRS) as house:
+        mover = await movers(house)
+        await mover.alter(mover.other_dir)
+        await mover.moves.run()  # from now on there is a generation to be read
+        home = mover.log_dir
+        await mover.alter(mover.other_dir)
+        house.disk.inject("pread", errno.EIO, path=f"t-0/{GENERATION_FILE}")
+        await mover.moves.run()
+
+        assert (mover.log_dir, house.rooms.logs.offline_dirs) == (home, {})
+        assert house.events.named("replica_move_failed")
+        check(mover.partition.log, mover.acknowledged)
+
+
+@pytest.mark.parametrize("work", ["prepare", "take_name"])
+async def test_a_move_that_ends_with_the_broker_is_recorded(work: str) -> None:
+    """A start without the dir where the replica is now would begin it anew where it was."""
+    async with House(TWO_DIRS) as house:
+        mover = await movers(house)
+        moves, told = mover.moves, []
+        target = mover.other_dir
+
+        async def record() -> None:
+            told.append(mover.log_dir)
+
+        moves._on_moved = record
+        await mover.alter(target)
+        mover.before = (work, lambda: running.cancel())
+        running: asyncio.Future[None] = asyncio.ensure_future(moves.run())
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        await moves.close()
+
+        assert mover.log_dir == target
+        assert told == [target]

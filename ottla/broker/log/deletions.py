@@ -110,7 +110,7 @@ class Deletions:
 
     def retired(self, log: Log, segments: list[Segment]) -> bool:
         """They were set aside; True if there may be more to delete at once."""
-        log.segments.await_removal(segments, self._clock.wall_ms())
+        log.segments.await_removal(segments, self._clock.monotonic_ms())
         return len(segments) == SEGMENTS_AT_ONCE
 
     def take_held_back(self) -> list[Log]:
@@ -174,7 +174,7 @@ class Deletions:
 
     def due_segments(self, logs: Iterable[Log]) -> list[tuple[Log, list[Segment]]]:
         """Deleted segments whose delay is over, by log; for `remove_segments`."""
-        now_ms = self._clock.wall_ms()
+        now_ms = self._clock.monotonic_ms()
         due = [(log, log.segments.take_deleted(now_ms)) for log in logs]
         return [(log, segments) for log, segments in due if segments]
 
@@ -209,4 +209,4 @@ class Deletions:
     def _segments_not_removed(self, log: Log, segments: list[Segment], error: OSError) -> None:
         log_dir = parent_of(log.directory)
         if self._faults.failed(log_dir, call_of(error), error) is Reaction.REFUSED:
-            log.segments.put_back(segments, self._clock.wall_ms())
+            log.segments.put_back(segments, self._clock.monotonic_ms())

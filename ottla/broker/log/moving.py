@@ -230,9 +230,14 @@ class FutureCopy:
     # the exchange
 
     def prepare(self, source: Log) -> None:
-        """Step 1, but for the checkpoints. Leaves as little unsynced as it can."""
+        """Step 1, but for the checkpoints. Leaves as little unsynced as it can. Raises OSError, and
+        KafkaError where the log's own cannot be read, which says nothing of the copy's disk."""
         self.sync()
-        write_generation(self._disk, self.path, read_generation(self._disk, source.directory) + 1)
+        try:
+            generation = read_generation(self._disk, source.directory) + 1
+        except OSError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        write_generation(self._disk, self.path, generation)
 
     def complete(self, source: Log, snapshot: bytes) -> None:
         """The end of step 2; `snapshot` is of the log's producers. Raises KafkaError where the log

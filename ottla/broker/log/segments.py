@@ -379,8 +379,8 @@ class Segments:
         return bool(self._coming_back)
 
     def await_removal(self, retired: list[Segment], now_ms: int) -> None:
-        """Their files go when file.delete.delay.ms is over, also where they had to keep their
-        names so far."""
+        """Their files go when file.delete.delay.ms is over, by the clock of `now_ms`, also where
+        they had to keep their names so far."""
         due_ms = now_ms + self._config.file_delete_delay_ms
         self._deleted += [(due_ms, segment) for segment in retired]
 

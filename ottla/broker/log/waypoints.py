@@ -98,10 +98,15 @@ class WaypointTicket:
     def write(self) -> None:
         """Blocks for the disk; touches the ticket's own files only, and closes them.
 
-        An OSError leaves it unwritten.
+        An OSError leaves it unwritten. So does an index that cannot be read, which is no failed
+        write: the next start scans more.
         """
         try:
-            self._write([(size, crc32c(file.pread(size, 0))) for file, size in self.indexes])
+            try:
+                sums = [(size, crc32c(file.pread(size, 0))) for file, size in self.indexes]
+            except OSError:
+                return
+            self._write(sums)
         finally:
             for file, _ in self.indexes:
                 file.close()

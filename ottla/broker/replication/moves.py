@@ -102,6 +102,8 @@ class ReplicaMoves:
         self._in_hand: Move | None = None
         self._working: dict[asyncio.Future[Any], None] = {}
         self._exchanging: asyncio.Task[None] | None = None
+        # Whether a replica lies elsewhere than the last report said.
+        self._is_behind = False
         self._locks: WeakValueDictionary[TopicPartition, asyncio.Lock] = WeakValueDictionary()
 
     def __repr__(self) -> str:
@@ -183,19 +185,27 @@ class ReplicaMoves:
             finally:
                 self._in_hand = None
             if not move.copy.is_there:
-                await self._on_moved()
+                await self._report()
             elif move.key not in self._logs.offline_partitions:
                 await self._remove(move)  # it has failed, was given up, or its topic is gone
             else:
                 await self._leave(move)
 
     async def close(self) -> None:
-        """Waits for what is under way, and closes the copies; a later start goes on with them."""
+        """Waits for what is under way, and closes the copies; a later start goes on with them. What
+        has just moved is recorded: else a start without the dir where it is would begin it anew in
+        the one where it was."""
         if self._exchanging is not None:
             await asyncio.gather(self._exchanging, return_exceptions=True)
         await asyncio.gather(*self._working, return_exceptions=True)
+        if self._is_behind:
+            await self._report()
         for move in self._moves.values():
             await self._leave(move)
+
+    async def _report(self) -> None:
+        self._is_behind = False
+        await self._on_moved()
 
     # one move
 
@@ -389,6 +399,7 @@ class ReplicaMoves:
         if old.log_start_offset > new.log_start_offset:
             new.delete_records(old.log_start_offset)
         self._forget(move)
+        self._is_behind = True
         old_path = self._logs.exchange(old, new)
         if partition.online:
             self._replicas.change_log(partition, new, move.copy.log_dir)
