@@ -80,8 +80,9 @@ from ottla.broker.scheduler import Scheduler, in_worker
 from ottla.broker.share.partitions import SharePartitions
 from ottla.broker.telemetry.http import Pages, TelemetryServer, not_served
 from ottla.config.broker import BrokerConfig
+from ottla.config.passing_over import with_settings
 from ottla.config.topic import effective_log_config
-from ottla.config.types import LOOPBACK_OF, ConfigError, Listener, LogConfig, written_here
+from ottla.config.types import LOOPBACK_OF, Listener, LogConfig, written_here
 from ottla.protocol.api import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.wire import uuid_text
@@ -629,28 +630,18 @@ class Broker:
     def _configure(self, image: MetadataImage) -> None:
         """What was set at run time goes over what the start said."""
         node = str(self._static.node_id)
-        self.rooms.config = self._with_dynamic(
-            dict(image.configs.get(BROKER_RESOURCE, ALL_BROKERS)),
-            dict(image.configs.get(BROKER_RESOURCE, node)),
+        self.rooms.config = with_settings(
+            self._static,
+            default=dict(image.configs.get(BROKER_RESOURCE, ALL_BROKERS)),
+            broker=dict(image.configs.get(BROKER_RESOURCE, node)),
+            passed_over=lambda name, reason: self._events.error(
+                "setting_passed_over", setting=name, reason=reason
+            ),
         )
         self.logs.cordoned_dirs = self.rooms.config.cordoned_dirs
         if hasattr(self, "server"):
             self.server.change_limits(Limits.of(self.rooms.config, self._open_files_max))
             limit_accepting(self.server.accept_rates, self.rooms.config)
-
-    def _with_dynamic(self, default: dict[str, str], broker: dict[str, str]) -> BrokerConfig:
-        """What was set while the start had other settings may contradict those of now. It is told
-        and passed over, for nobody could take it back where no broker starts."""
-        while True:
-            try:
-                return self._static.with_dynamic(default=default, broker=broker)
-            except ConfigError as error:
-                name = error.name or ""
-                layer = broker if name in broker else default
-                if name not in layer:
-                    raise
-                self._events.error("setting_passed_over", setting=name, reason=error.message)
-                del layer[name]
 
     def _log_config(self, image: MetadataImage, topic: str) -> LogConfig:
         overrides = image.configs.get(TOPIC_RESOURCE, topic)
