@@ -11,7 +11,7 @@ import pytest
 from ottla.broker.controller import brokers
 from ottla.broker.coordinator.placement import partition_for
 from ottla.broker.coordinator.share.coordinator import SHARE_GROUP_STATE
-from ottla.broker.coordinator.share.state import SharePartitionKey
+from ottla.broker.coordinator.share.state import SharePartitionKey, ShareState
 from ottla.broker.metadata.image import MetadataImage
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import groups, share_group
@@ -19,7 +19,7 @@ from ottla.protocol.messages.topics import DeleteTopicsRequest
 from tests.coordinator.asking import ask
 from tests.handlers.rooms import NODE_ID, House
 from tests.share.sharing import GROUP, TOPIC, Member, topic_id
-from tests.share.test_groups import SETTINGS, Beating, alter, offsets
+from tests.share.test_groups import ACCEPT, SETTINGS, Beating, alter, offsets
 
 
 @pytest.fixture
@@ -45,6 +45,11 @@ async def _start(house: House) -> int:
     return start
 
 
+def _state(house: House) -> ShareState:
+    key = SharePartitionKey(GROUP, topic_id(house), 0)
+    return house.rooms.share_state.runner(key.placed_by)[1].states[key]
+
+
 @pytest.mark.parametrize("turns", range(1, 8, 2))
 @pytest.mark.parametrize("is_known", [True, False])
 async def test_who_joins_meanwhile_begins_where_the_admin_says(
@@ -63,6 +68,28 @@ async def test_who_joins_meanwhile_begins_where_the_admin_says(
     assert await _start(house) == 2
     assert await a.assigned(member_epoch=0, subscribed_topic_names=[TOPIC]) == [0, 1]
     assert await Member(house, "a").acquire(wait_ms=60_000) == [(2, 4, 1)]
+
+
+async def test_who_is_gone_and_acknowledges_meanwhile_undoes_nothing(house: House) -> None:
+    """No member has come or gone since the offsets were altered before."""
+    a = await _come_and_go(house)
+    await alter(house, 0)
+    epoch_before = _state(house).state_epoch
+    gone = Member(house, "gone")
+    assert await gone.acquire(wait_ms=60_000) == [(0, 4, 1)]
+    altering = asyncio.create_task(alter(house, 3))
+    while _state(house).start_offset != 3:  # it is not durable yet then
+        await asyncio.sleep(0)
+    acknowledged = await gone.acknowledge((0, 3, [ACCEPT]))
+    altered = await altering
+    assert (altered.error_code, altered.responses[0].partitions[0].error_code) == (0, 0)
+
+    assert acknowledged.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    state = _state(house)
+    assert (state.start_offset, state.batches) == (3, ())
+    assert state.state_epoch == epoch_before + 1
+    await a.beat()
+    assert await Member(house, "a").acquire(wait_ms=60_000) == [(3, 4, 1)]
 
 
 @pytest.mark.parametrize("is_known", [True, False])

@@ -502,7 +502,7 @@ async def test_a_group_may_be_told_where_to_begin_before_it_is_there(house: Hous
     assert (first.start_offset, first.lag) == (2, 3)
     described = await _describe(house)
     assert described.group_state == "Empty"
-    assert (described.group_epoch, described.assignment_epoch) == (1, 1)
+    assert (described.group_epoch, described.assignment_epoch) == (2, 1)
     await Beating(house, "a").beat()
 
     assert await Member(house, "a").acquire() == [(2, 4, 1)]

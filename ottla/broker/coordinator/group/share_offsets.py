@@ -65,7 +65,9 @@ def initialized_places(turn: Turn, group_id: str) -> Begun:
 
 def begin_alter(turn: Turn, group_id: str, wanted: Mapping[bytes, frozenset[int]]) -> Begun:
     """These partitions of topics that exist are to begin somewhere else; a group that nobody has
-    heard of comes to be, as in Kafka. Who joins meanwhile waits for `finish_alter`."""
+    heard of comes to be, as in Kafka. Who joins meanwhile waits for `finish_alter`. The group's
+    epoch, which is to be the states', grows: who has gone may know the states as they were, and
+    what it says of their records is fenced then (KIP-932)."""
     try:
         if group_id not in turn.shard.groups:
             group = ShareGroup(group_id)
@@ -80,7 +82,9 @@ def begin_alter(turn: Turn, group_id: str, wanted: Mapping[bytes, frozenset[int]
     if state_of != before:
         turn.write(*group.state_record(state_of))
     if wanted:
-        note_asked(turn, registered(turn, group_id), wanted)
+        turn.write(*group.epoch_record(group.epoch + 1, group.metadata_hash))
+        group = registered(turn, group_id)
+        note_asked(turn, group, wanted)
         turn.tell(
             "group_offset_reset",
             group_id,
