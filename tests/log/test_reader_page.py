@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from ottla.broker.log import checkpoints, offset_index, time_index, transaction_index
+from ottla.broker.log.asides import CUT_SUFFIX
 from ottla.broker.log.directories import LOCK_FILE, Kind
 from ottla.broker.log.examine.files import classify
 from ottla.broker.log.leftovers import CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX
@@ -13,7 +14,6 @@ from ottla.broker.log.moving import GENERATION_FILE
 from ottla.broker.log.partition_dir import DOUBTFUL_TAIL_FILE
 from ottla.broker.log.producer_state import KnownBatch, ProducerState
 from ottla.broker.log.quarantine import DAMAGED_RANGES_FILE
-from ottla.broker.log.recovery import CUT_SUFFIX
 from ottla.broker.log.segment import DELETED_SUFFIX, SEGMENT_SUFFIXES
 from ottla.broker.log.waypoints import WAYPOINT_FILE
 from ottla.protocol.records.batch import HEADER, HEADER_SIZE, check_crc, read_header

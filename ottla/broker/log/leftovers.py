@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ottla.broker.log.asides import CUT_SUFFIX, former_name
 from ottla.broker.log.final_syncs import run_sync
 from ottla.broker.log.partition_dir import DOUBTFUL_TAIL_FILE, REMOVED_SUFFIX, PartitionDir
-from ottla.broker.log.recovery import CUT_SUFFIX
 from ottla.broker.log.segment import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -125,7 +125,9 @@ def _remove_once_more(directory: PartitionDir, names: list[str]) -> None:
             continue  # no file of a segment
         path = f"{directory.path}/{name}"
         if name.endswith((DELETED_SUFFIX, REMOVED_SUFFIX, CUT_SUFFIX)):
-            file = disk.open(path.rpartition(".")[0], create=True)
+            is_aside = name.endswith(CUT_SUFFIX)
+            former = former_name(path) if is_aside else path.rpartition(".")[0]
+            file = disk.open(former, create=True)
             is_empty = file.size() == 0
             file.close()
             if is_empty:

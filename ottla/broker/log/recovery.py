@@ -10,7 +10,7 @@ and `followed` (batches that are valid lie behind it in the same file):
 | durable | followed | decision |
 |---|---|---|
 | no | no | CUT: a torn tail, or the zeros of a size that was written before its data |
-| no | yes | KEEP_ASIDE: cut, but the bytes go to a side file first (N.position.cut) |
+| no | yes | KEEP_ASIDE: cut, but the bytes go to a side file first (`asides.py`) |
 | yes | no | LEAVE: the disk lost what it had promised; nothing is cut, and the log goes on in a |
 | | | new segment at the first offset that was never durable |
 | yes | yes | SKIP: the damaged range stays as it lies, and the scan goes on behind it |
@@ -38,8 +38,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from ottla.broker.log import old_messages
-from ottla.broker.log.batch_reader import SCAN_READ_BYTES, BatchReader
+from ottla.broker.log import asides, old_messages
+from ottla.broker.log.batch_reader import BatchReader
 from ottla.broker.log.final_syncs import run_sync
 from ottla.broker.log.offset_index import RELATIVE_OFFSET_MAX
 from ottla.broker.log.partition_dir import PartitionDir
@@ -56,8 +56,6 @@ from ottla.protocol.records.batch import (
     BatchHeader,
 )
 from ottla.protocol.records.crc import crc32c
-
-CUT_SUFFIX = ".cut"
 
 OnSegment = Callable[[Segment], None]
 OnBatch = Callable[[Segment, BatchHeader, memoryview], None]
@@ -223,7 +221,7 @@ class Recovery:
                     size = position
                     break
                 case Decision.KEEP_ASIDE:
-                    self._keep_aside(file, segment, position, size)
+                    self._keep_aside(file, position, size)
                     size = position
                     break
                 case Decision.LEAVE:
@@ -362,17 +360,8 @@ class Recovery:
         ):
             self._on_lost(one)
 
-    def _keep_aside(self, file: File, segment: Segment, position: int, end: int) -> None:
-        path = self._directory.file(segment.base_offset, f".{position}{CUT_SUFFIX}")
-        side = self._directory.disk.open(path, create=True)
-        try:
-            side.truncate(0)
-            for start in range(position, end, SCAN_READ_BYTES):
-                chunk = file.pread(min(SCAN_READ_BYTES, end - start), start)
-                side.pwrite(chunk, start - position)
-            run_sync(side.sync)
-        finally:
-            side.close()
+    def _keep_aside(self, file: File, position: int, end: int) -> None:
+        path = asides.keep_copy(self._directory.disk, file, position, end)
         run_sync(self._directory.sync)
         self.report.kept_aside.append(path)
 
@@ -398,8 +387,9 @@ class Recovery:
             reader, limit = BatchReader(file, size), _limit_of(segment)
             followed = reader.find(0, segment.base_offset, limit) is not None
             segment.release()
+            aside = None
             if followed:
-                aside = segment.log_path + CUT_SUFFIX
+                aside = asides.free_name(disk, segment.log_path)
                 disk.rename(segment.log_path, aside)
                 self._directory.note_removed(segment.log_path)
                 self.report.kept_aside.append(aside)
@@ -408,7 +398,7 @@ class Recovery:
             self.report.segments_dropped += 1
             self.report.bytes_cut += size
             self._directory.events.warning(
-                "segment_dropped", path=segment.log_path, size=size, kept_aside=followed
+                "segment_dropped", path=segment.log_path, size=size, kept_aside=aside
             )
             remove_indexes(self._directory, segment)
             run_sync(self._directory.sync)

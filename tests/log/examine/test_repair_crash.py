@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from ottla.broker.log.recovery import CUT_SUFFIX
+from ottla.broker.log.asides import CUT_SUFFIX
 from ottla.protocol.records.batch import iterate_headers
 from ottla.testing.disk import SimDisk
 from ottla.testing.platter import CrashMode
@@ -46,6 +46,7 @@ def test_a_crash_at_any_call_of_a_repair_loses_nothing(mode: CrashMode) -> None:
         repair(left)
         assert findings(left) == []
         assert content(left, side) == damaged
+        assert [one for one in left.list(DIRECTORY) if one.endswith(CUT_SUFFIX)] == [side]
         assert read_all(open_log(left, SMALL, clean=False)) == wanted
 
 

@@ -6,6 +6,7 @@ import struct
 
 import pytest
 
+from ottla.broker.log.asides import CUT_SUFFIX
 from ottla.broker.log.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     META_PROPERTIES_FILE,
@@ -17,7 +18,6 @@ from ottla.broker.log.examine.partition import PartitionFacts
 from ottla.broker.log.examine.repair import plan
 from ottla.broker.log.examine.scan import Damage, LogScan
 from ottla.broker.log.examine.verify import verify_path
-from ottla.broker.log.recovery import CUT_SUFFIX
 from ottla.config.types import LogConfig
 from ottla.protocol.records.batch import iterate_headers
 from ottla.testing.disk import SimDisk, SimFile

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ottla.broker.log import checkpoints, transaction_index
+from ottla.broker.log.asides import free_name, name_of_copy
 from ottla.broker.log.checkpoints import MalformedFile
 from ottla.broker.log.directories import parse_name
 from ottla.broker.log.examine.files import FileKind, LogFile, classify, read_index
@@ -29,7 +30,6 @@ from ottla.broker.log.examine.scan import Damage, Entry, LogScan
 from ottla.broker.log.leader_epochs import LeaderEpochs
 from ottla.broker.log.opening import aborted_by, apply_batch
 from ottla.broker.log.producer_state import Producer, ProducerState, SnapshotCorrupt
-from ottla.broker.log.recovery import CUT_SUFFIX
 from ottla.broker.log.transaction_index import AbortedTransaction
 from ottla.broker.log.waypoints import WAYPOINT_FILE, parse_waypoint
 from ottla.broker.ports import Disk
@@ -257,8 +257,7 @@ class _Verification:
     def _tell_damages(self, segment: SegmentFacts, *, last: bool) -> None:
         for damage in segment.damages:
             is_tail = last and damage.position + damage.size == segment.size
-            side = f"{segment.file.path.removesuffix('.log')}.{damage.position}{CUT_SUFFIX}"
-            kept = "" if damage.zeros else side
+            kept = "" if damage.zeros else self._side_of(segment.file, damage)
             if damage.zeros and is_tail:
                 what = f"{damage.size} zeros behind the last batch, a size without its data"
             else:
@@ -290,6 +289,14 @@ class _Verification:
                 keeps=kept,
             )
 
+    def _side_of(self, log: LogFile, damage: Damage) -> str:
+        """The file to which a repair copies what is damaged."""
+        file = self._disk.open(log.path)
+        try:
+            return name_of_copy(self._disk, file, damage.position, damage.position + damage.size)
+        finally:
+            file.close()
+
     # indexes
 
     def _index_of(self, log: LogFile, kind: FileKind) -> LogFile | None:
@@ -309,7 +316,7 @@ class _Verification:
                         "there is no .log file of this name",
                         f"Its log is gone. {REPAIRED}",
                         fix=Fix.SET_ASIDE,
-                        keeps=file.path + CUT_SUFFIX,
+                        keeps=free_name(self._disk, file.path),
                     )
 
     def _check_transactions(self, segment: SegmentFacts, made_anew_from: int) -> None:

@@ -10,6 +10,8 @@
     a waypoint                    removed with the first change of its segment
     a checkpoint, an orphan       renamed to NAME.cut: a start does without it
 
+A name that ends in .cut is never taken twice (`asides.py`).
+
 Nothing that may be a record is thrown away, and a crash at any point leaves the old or the new.
 Offsets of what was taken out are missing afterwards, as after compaction, and readers pass over
 them; so no more is taken out than what no reader could have read.
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from ottla.broker.log.asides import free_name, keep_copy
 from ottla.broker.log.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     LEADER_EPOCH_FILE,
@@ -31,7 +34,6 @@ from ottla.broker.log.examine.partition import PartitionFacts, SegmentFacts
 from ottla.broker.log.examine.scan import READ_BYTES, Damage
 from ottla.broker.log.leftovers import CLEANED_SUFFIX, SWAP_SUFFIX
 from ottla.broker.log.partition_dir import PartitionDir
-from ottla.broker.log.recovery import CUT_SUFFIX
 from ottla.broker.log.segment import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment
 from ottla.broker.log.segments import sync_indexes
 from ottla.broker.log.transaction_index import AbortedTransaction, pack
@@ -93,13 +95,13 @@ class Repair:
             if Fix.REMOVE_SNAPSHOT in fixes:
                 self._disk.remove(path)
             elif Fix.SET_ASIDE in fixes:
-                self._disk.rename(path, path + CUT_SUFFIX)
+                self._disk.rename(path, free_name(self._disk, path))
         self._disk.sync_dir(facts.directory)
 
     def file(self, finding: Finding) -> None:
         """Does it for a file that belongs to no partition."""
         if finding.fix is Fix.SET_ASIDE:
-            self._disk.rename(finding.path, finding.path + CUT_SUFFIX)
+            self._disk.rename(finding.path, free_name(self._disk, finding.path))
             self._disk.sync_dir(parent_of(finding.path))
 
     def _take_marker(self, log_dir: str) -> None:
@@ -150,14 +152,10 @@ class Repair:
             self._write_transactions(stem + ".txnindex", facts.aborted)
 
     def _keep_aside(self, directory: PartitionDir, facts: SegmentFacts, damage: Damage) -> None:
-        side_path = directory.file(facts.file.base_offset, f".{damage.position}{CUT_SUFFIX}")
-        file, side = self._disk.open(facts.file.path), self._disk.open(side_path, create=True)
+        file = self._disk.open(facts.file.path)
         try:
-            side.truncate(0)
-            _copy(file, side, damage.position, damage.position + damage.size, 0)
-            side.sync()
+            keep_copy(self._disk, file, damage.position, damage.position + damage.size)
         finally:
-            side.close()
             file.close()
         self._disk.sync_dir(directory.path)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ottla.broker.log import checkpoints
+from ottla.broker.log.asides import free_name
 from ottla.broker.log.checkpoints import MalformedFile, TopicPartition, parent_of
 from ottla.broker.log.directories import METADATA_TOPIC, Kind, parse_name, partition_name
 from ottla.broker.log.examine.dump import dump_file
@@ -24,7 +25,6 @@ from ottla.broker.log.examine.findings import Finding, Fix
 from ottla.broker.log.examine.partition import PartitionFacts, verify_partition
 from ottla.broker.log.examine.records import describe_records
 from ottla.broker.log.examine.scan import Damage, LogScan
-from ottla.broker.log.recovery import CUT_SUFFIX
 from ottla.broker.ports import Disk
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.control import ControlType, read_control_batch
@@ -113,7 +113,7 @@ def _verify_file(disk: Disk, file: LogFile) -> Iterator[Finding]:
     for row in dump_file(disk, file, deep=False, progress=lambda read: None):
         if "malformed" in row:
             fix = Fix.SET_ASIDE if removable else Fix.NOTHING
-            keeps = file.path + CUT_SUFFIX if removable else ""
+            keeps = free_name(disk, file.path) if removable else ""
             yield Finding(file.path, row["malformed"], remedy, fix=fix, keeps=keeps)
 
 
