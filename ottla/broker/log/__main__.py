@@ -27,6 +27,7 @@ from ottla.broker.log.examine.files import (
     holds,
 )
 from ottla.broker.log.examine.findings import Finding, Fix
+from ottla.broker.log.examine.metadata import without_losses, without_marker
 from ottla.broker.log.examine.partition import PartitionFacts
 from ottla.broker.log.examine.repair import Repair, sentence_of
 from ottla.broker.log.examine.verify import verify_path
@@ -200,8 +201,9 @@ def repair(paths: tuple[str, ...], dry_run: bool, as_json: bool) -> int:
     Indexes and leader epochs are made anew from the log; a snapshot that is not sound is removed,
     and the next start makes it anew. A bad tail is cut off, a bad range within a log is taken out
     of it; the bytes are kept beside it as N.POSITION.cut, and records that can be read are never
-    touched. The status is 1 if something is left that no repair can mend, and 2 if nothing could be
-    done, as while a broker runs.
+    touched. What a start refuses to lose of the metadata log is given up only where its directory,
+    __cluster_metadata-0, is the one path that is named. The status is 1 if something is left that
+    no repair can mend, and 2 if nothing could be done, as while a broker runs.
 
     \b
     Examples:
@@ -213,8 +215,7 @@ def repair(paths: tuple[str, ...], dry_run: bool, as_json: bool) -> int:
     left = planned = 0
     with _locked(disk, paths, dry_run=dry_run), _progress(reading, paths, shown=True) as advance:
         for found in list(_verified(reading, paths, False, advance)):
-            whole = isinstance(found, PartitionFacts)
-            findings = found.findings if isinstance(found, PartitionFacts) else [found]
+            findings = _mendable(reading, found, paths)
             for finding in findings:
                 if finding.fix is Fix.NOTHING:
                     left += 1
@@ -225,10 +226,9 @@ def repair(paths: tuple[str, ...], dry_run: bool, as_json: bool) -> int:
                 said = {"dry_run": dry_run, "does": sentence} | _finding(finding)
                 _tell(_json(said) if as_json else ("would: " if dry_run else "") + sentence)
             if not dry_run and isinstance(found, PartitionFacts):
-                directory = found.directory
-                places = {os.path.abspath(directory), os.path.realpath(directory)}
-                mender.partition(found, sorted(map(parent_of, places)))
-            elif not dry_run and not whole:
+                found.findings = findings
+                mender.partition(found, _places_of(found.directory))
+            elif not dry_run:
                 mender.file(findings[0])
     if not as_json and not planned and not left:
         _tell("Nothing to repair.")
@@ -283,6 +283,22 @@ def _verified(
             if isinstance(found, PartitionFacts) and not os.path.isdir(path):
                 found.findings = [one for one in found.findings if one.path == path]
             yield found
+
+
+def _mendable(disk: Disk, found: PartitionFacts | Finding, paths: tuple[str, ...]) -> list[Finding]:
+    """What was found, and may be mended of it: what a start refuses to lose of the metadata log
+    is given up by who names its directory, and nothing in passing."""
+    if not isinstance(found, PartitionFacts):
+        return [without_marker(disk, found)]
+    is_named = paths == (found.directory,)
+    places = _places_of(found.directory)
+    return without_losses(disk, found.directory, found.findings, places, is_named=is_named)
+
+
+def _places_of(directory: str) -> list[str]:
+    """The log dirs in which a broker may find a partition: by its name, or behind a link."""
+    names = {os.path.abspath(directory), os.path.realpath(directory)}
+    return sorted(map(parent_of, names))
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

@@ -4,7 +4,7 @@ A change goes so: the command sees the newest image, durable or not, and returns
 applied to that image and gather with those of others; all that has gathered is appended as one
 batch, and a sync runs in a worker thread; when it is over the changes are published one by one, and
 only then are their callers answered. The next batch is appended after that: a loss of power finds
-one batch at most that nothing was answered of, and it is the last (see `soundness.py`). Records
+one batch at most that nothing was answered of, and it is the last (see `log/soundness.py`). Records
 that the image refuses are never appended, for replaying them would stop every node for good.
 
 A failed sync ends the process, be it of the log, of a snapshot or of their directory: what the

@@ -1,7 +1,7 @@
 """The metadata log and its snapshots on disk: opened, read back, appended to, cut off at the front.
 
 At start the newest snapshot and the log behind it are read. A log that begins above every snapshot
-has a hole and is refused, and so is one with damage that is no torn tail (`soundness.py`). A
+has a hole and is refused, and so is one with damage that is no torn tail (`log/soundness.py`). A
 snapshot that ends above the log (the log was cut by a crash, or the snapshot came from elsewhere)
 makes the log begin anew behind it.
 """
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.broker.log.flush import REFUSALS
 from ottla.broker.log.log import UPPER_LOG_END, Log
 from ottla.broker.log.segment import LOG_SUFFIX, Segment
+from ottla.broker.log.soundness import MetadataLost, check_whole
 from ottla.broker.ports import Disk, Events
 from ottla.broker.quorum.raft import QuorumError
 from ottla.broker.quorum.snapshot import (
@@ -29,7 +30,6 @@ from ottla.broker.quorum.snapshot import (
     snapshot_timestamp,
     write_snapshot,
 )
-from ottla.broker.quorum.soundness import check_whole
 from ottla.broker.quorum.voters import VoterSet
 from ottla.config.types import LogConfig
 from ottla.protocol.messages.control_records import KRaftVersionRecord, VotersRecord
@@ -102,7 +102,10 @@ class QuorumStore:
         self._voters_in_log = False
         remove_leftovers(disk, directory)
         self.snapshots = list_snapshots(disk, directory)
-        check_whole(disk, directory, self.snapshots[-1].end_offset if self.snapshots else 0)
+        try:
+            check_whole(disk, directory)
+        except MetadataLost as lost:
+            raise QuorumError(str(lost)) from lost
         self.log = self._open_log(now_ms)
 
     def __repr__(self) -> str:

@@ -17,6 +17,7 @@ class Fix(Enum):
     SET_ASIDE = "rename the file; the next start does without it"
     CUT_TAIL = "cut the tail off"
     TAKE_OUT = "take the range out of the segment"
+    GIVE_UP = "let the next start go on without what is lost, and set topics of it aside (-stray)"
 
 
 @dataclass(slots=True, frozen=True)

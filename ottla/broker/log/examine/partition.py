@@ -25,6 +25,7 @@ from ottla.broker.log.directories import parse_name
 from ottla.broker.log.examine.files import FileKind, LogFile, classify, read_index
 from ottla.broker.log.examine.findings import ALONE, INDEX_REMEDY, REPAIRED, Finding, Fix
 from ottla.broker.log.examine.index_checks import OffsetIndexCheck, TimeIndexCheck
+from ottla.broker.log.examine.metadata import with_refusal
 from ottla.broker.log.examine.records import describe_records
 from ottla.broker.log.examine.scan import Damage, Entry, LogScan
 from ottla.broker.log.leader_epochs import LeaderEpochs
@@ -109,6 +110,7 @@ class _Verification:
         facts.end_offset = self._expected
         for snapshot in self._files.get(FileKind.PRODUCER_SNAPSHOT, []):
             self._check_snapshot_end(snapshot)
+        facts.findings = with_refusal(self._disk, facts.directory, facts.findings)
         return facts
 
     def _find(

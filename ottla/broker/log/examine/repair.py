@@ -9,6 +9,8 @@
     leader epochs                 written anew from the batch headers
     a waypoint                    removed with the first change of its segment
     a checkpoint, an orphan       renamed to NAME.cut: a start does without it
+    a metadata log that a start   mended only by who names its directory alone (`metadata.py`);
+    refuses                       the start goes on then, for what it refuses by is gone
 
 A name that ends in .cut is never taken twice (`asides.py`).
 

@@ -7,32 +7,52 @@ something does, or where the broker was stopped cleanly behind it, the disk has 
 promised; and to cut there would take away topics, and give producer ids a second time. That is for
 a person to decide: the start is refused, and nothing is changed.
 
-A loss of power leaves no such thing: what is not on disk yet is one batch at most (`driver.py`).
+A loss of power leaves no such thing: what is not on disk yet is one batch at most (the quorum's
+`driver.py`). It stands here and not there because `ottla log` has to know of it, too.
 """
 
 from __future__ import annotations
 
-from typing import NoReturn
+import re
+from typing import Final, NoReturn
 
 from ottla.broker.log.batch_reader import BatchReader
 from ottla.broker.log.checkpoints import CLEAN_SHUTDOWN_FILE, parent_of
 from ottla.broker.log.offset_index import RELATIVE_OFFSET_MAX
 from ottla.broker.log.segment import LOG_SUFFIX, SNAPSHOT_SUFFIX
 from ottla.broker.ports import Disk
-from ottla.broker.quorum.raft import QuorumError
 
 _WAY_OUT = (
     "Put the file back from a copy; or give up what cannot be read, and keep its bytes in a side"
     " file, by `ottla log repair {directory}`."
 )
+_WAY_OUT_OF_LOSS = (
+    "Put it back from a copy; or give it up by `ottla log repair {directory}`, and go on without"
+    " it."
+)
 _WAY_OUT_OF_GAP = "Put what is missing back from a copy, or move the files behind it away."
 
+_METADATA_SNAPSHOT: Final = re.compile(r"(\d{20})-\d{10}\.checkpoint")
 
-def check_whole(disk: Disk, directory: str, known: int) -> None:
-    """Raises QuorumError, with a sentence, where a start would give up what was acknowledged.
 
-    What lies below the offset `known` a snapshot has. To be called before the log is opened.
+class MetadataLost(Exception):
+    """A start would give up what was acknowledged; the text is a sentence for whoever starts it.
+
+    `by_repair`: a repair of the directory gives it up, so that a start goes on.
     """
+
+    def __init__(self, sentence: str, *, by_repair: bool) -> None:
+        super().__init__(sentence)
+        self.by_repair = by_repair
+
+
+def check_whole(disk: Disk, directory: str) -> None:
+    """Raises MetadataLost where a start would give up what was acknowledged, and OSError.
+
+    What lies below the end of the newest metadata snapshot that has. To be called before the log
+    is opened.
+    """
+    known = max(map(int, _METADATA_SNAPSHOT.findall("\n".join(disk.list(directory)))), default=0)
     bases = _offsets(disk, directory, LOG_SUFFIX)
     first = max((index for index, base in enumerate(bases) if base <= known), default=0)
     check = _Check(disk, directory, known)
@@ -89,11 +109,11 @@ class _Check:
         if end >= clean_end:
             return
         if self._bad is None:
-            raise QuorumError(
+            raise MetadataLost(
                 f"{self._directory}: the metadata log ends at offset {end}, and the broker was"
                 f" stopped cleanly when it ended at {clean_end}: what lay between is lost."
-                f" Put it back from a copy, or remove"
-                f" {parent_of(self._directory)}/{CLEAN_SHUTDOWN_FILE} to go on without it."
+                f" {_WAY_OUT_OF_LOSS.format(directory=self._directory)}",
+                by_repair=True,
             )
         self._refuse(*self._bad, f"up to {clean_end}, where the broker was stopped cleanly")
 
@@ -129,17 +149,19 @@ class _Check:
     def _refuse_gap(self, path: str, base_offset: int) -> NoReturn:
         if self._bad is not None:
             self._refuse(*self._bad, f"up to {base_offset}, where {path} follows")
-        raise QuorumError(
+        raise MetadataLost(
             f"{path}: the metadata log ends at offset {self._expected} before this file begins at"
             f" {base_offset}: what lies between is lost, and a start would do without this file,"
-            f" too. {_WAY_OUT_OF_GAP}"
+            f" too. {_WAY_OUT_OF_GAP}",
+            by_repair=False,
         )
 
     def _refuse(self, path: str, position: int, extent: str) -> NoReturn:
         first = max(self._expected or 0, self._known)
-        raise QuorumError(
+        raise MetadataLost(
             f"{path}, byte {position}: there is no valid batch of the metadata from offset {first}"
             f" on, {extent}. What stood there was acknowledged, and a start would cut it off, with"
             " all that follows: topics, settings, producer ids."
-            f" {_WAY_OUT.format(directory=self._directory)}"
+            f" {_WAY_OUT.format(directory=self._directory)}",
+            by_repair=True,
         )
