@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -16,6 +17,7 @@ from ottla.broker.metadata.image import MetadataImage
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import groups, share_group
 from ottla.protocol.messages.topics import DeleteTopicsRequest
+from ottla.testing.platter import CrashMode
 from tests.coordinator.asking import ask
 from tests.handlers.rooms import NODE_ID, House
 from tests.share.sharing import GROUP, TOPIC, Member, topic_id
@@ -90,6 +92,31 @@ async def test_who_is_gone_and_acknowledges_meanwhile_undoes_nothing(house: Hous
     assert state.state_epoch == epoch_before + 1
     await a.beat()
     assert await Member(house, "a").acquire(wait_ms=60_000) == [(3, 4, 1)]
+
+
+@pytest.mark.parametrize("mode", CrashMode)
+@pytest.mark.parametrize("turns", range(0, 8, 2))
+async def test_a_crash_meanwhile_leaves_the_group_where_it_was_or_is_to_be(
+    house: House, mode: CrashMode, turns: int
+) -> None:
+    """The group has noted what is to be altered, and the state is altered: is it durable?"""
+    await _come_and_go(house)
+    await alter(house, 3)
+    altering = asyncio.create_task(alter(house, 1))
+    while _state(house).start_offset != 1:
+        await asyncio.sleep(0)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    was_answered = altering.done()
+    disk = house.disk.crash(random.Random(turns), mode)
+    await altering
+    async with House(SETTINGS, disk=disk) as after:
+        b = Beating(after, "b")
+        assert await b.assigned() == [0, 1]
+        start = await _start(after)
+
+        assert start == 1 or (start == 3 and not was_answered)
+        assert await Member(after, "b").acquire(wait_ms=60_000) == [(start, 4, 1)]
 
 
 @pytest.mark.parametrize("is_known", [True, False])

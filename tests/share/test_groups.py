@@ -619,6 +619,16 @@ async def test_a_group_works_on_after_a_deletion_that_was_not_finished(house: Ho
         assert await reader.acquire() == [(0, 0, 1)]
 
 
+async def test_who_joins_after_a_deletion_that_was_only_noted_begins_anew(house: House) -> None:
+    await alter(house, 2)
+    await asked(house.rooms, GROUP, partial(share_offsets.begin_delete_group, group_id=GROUP))
+    async with house.restarted() as again:
+        assert (await offsets(again)).topics[0].partitions[0].start_offset == 2
+        await Beating(again, "a").beat()
+
+        assert (await offsets(again)).topics[0].partitions[0].start_offset == -1
+
+
 async def test_a_deleted_topic_is_forgotten(house: House) -> None:
     a = Beating(house, "a")
     await a.beat()

@@ -80,9 +80,18 @@ class Lone:
             shard.apply(record, self.now.wall_ms)
         return shard
 
-    def initialize(self, start: int = -1, *, epoch: int = 0, key: SharePartitionKey = KEY) -> Any:
+    def initialize(
+        self,
+        start: int = -1,
+        *,
+        epoch: int = 0,
+        key: SharePartitionKey = KEY,
+        if_absent: bool = False,
+    ) -> Any:
         asked = InitializeShareGroupStateRequest.PartitionData(key.partition, epoch, start)
-        return self._done(lambda reply: self.shard.initialize(key, asked, reply, self.now))
+        return self._done(
+            lambda reply: self.shard.initialize(key, asked, reply, self.now, if_absent=if_absent)
+        )
 
     def read(
         self, leader_epoch: int = 0, *, key: SharePartitionKey = KEY, log: Epochs | None = None
@@ -345,6 +354,20 @@ def test_an_older_state_is_fenced_once_it_is_initialized_anew() -> None:
     assert lone.initialize(0, epoch=1).error_code == ErrorCode.FENCED_STATE_EPOCH
     read = lone.read()
     assert (read.state_epoch, read.start_offset, read.state_batches) == (2, 7, [])
+
+
+def test_who_wants_no_more_than_a_state_changes_none() -> None:
+    lone = Lone()
+    lone.initialize(3, epoch=1, if_absent=True)
+    lone.write((4, 5, 2, 1), state_epoch=1, start=3)
+    written = len(lone.records)
+
+    assert lone.initialize(epoch=2, if_absent=True).error_code == 0
+    assert lone.initialize(epoch=0, if_absent=True).error_code == ErrorCode.FENCED_STATE_EPOCH
+    assert len(lone.records) == written
+    read = lone.read()
+    assert (read.state_epoch, read.start_offset, len(read.state_batches)) == (1, 3, 1)
+    assert lone.write(state_epoch=1).error_code == 0, "nobody is fenced"
 
 
 def test_a_snapshot_comes_after_so_many_updates() -> None:

@@ -153,9 +153,15 @@ async def state_results(
 
 
 async def initialize_states(
-    rooms: Rooms, group_id: str, starts: dict[Place, int], state_epoch: int
+    rooms: Rooms,
+    group_id: str,
+    starts: dict[Place, int],
+    *,
+    state_epoch: int,
+    anew: frozenset[bytes],
 ) -> dict[Place, Any]:
     """The share coordinator has the group begin at these offsets, -1 for where its settings say.
+    A state that is there is left as it is, but for those of the topics in `anew`.
 
     Its topic is made first if it is not there. Raises KafkaError if it cannot be.
     """
@@ -170,7 +176,11 @@ async def initialize_states(
         start = starts[key.topic_id, key.partition]
         request = InitializeShareGroupStateRequest.PartitionData(key.partition, state_epoch, start)
         leader_epoch = epoch_of_start(rooms, key, start)
-        runner.perform(shard.initialize(key, request, reply, runner.now(), leader_epoch))
+        if_absent = key.topic_id not in anew
+        now = runner.now()
+        runner.perform(
+            shard.initialize(key, request, reply, now, leader_epoch, if_absent=if_absent)
+        )
 
     frozen = {topic_id: frozenset(indexes) for topic_id, indexes in places.items()}
     return await state_results(rooms, group_id, frozen, initialize)
@@ -197,7 +207,9 @@ async def _initialize(
         for index in indexes
     }
     try:
-        results = await initialize_states(rooms, group_id, starts, beaten.state_epoch)
+        results = await initialize_states(
+            rooms, group_id, starts, state_epoch=beaten.state_epoch, anew=beaten.anew
+        )
     except KafkaError as error:
         rooms.events.warning("share_state_not_initialized", group=group_id, error=str(error))
         return {}, list(beaten.to_initialize)

@@ -159,7 +159,9 @@ async def _altered(rooms: Rooms, group_id: str, starts: dict[Place, int]) -> dic
         raise KafkaError(ErrorCode(begun.error_code), begun.error_message)
     finish = partial(share_offsets.finish_alter, group_id=group_id, begun=begun)
     try:
-        results = await initialize_states(rooms, group_id, starts, begun.state_epoch)
+        results = await initialize_states(
+            rooms, group_id, starts, state_epoch=begun.state_epoch, anew=frozenset(begun.places)
+        )
     except KafkaError:
         await asked(rooms, group_id, partial(finish, done={}))
         raise

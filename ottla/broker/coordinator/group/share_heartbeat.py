@@ -37,12 +37,15 @@ AssignedTopic = ShareGroupHeartbeatResponse.TopicPartitions
 @dataclass(slots=True)
 class Beaten:
     """A heartbeat whose second part is to come if there is something to initialize: states of these
-    partitions, for this epoch of the group."""
+    partitions, for this epoch of the group. Those of the topics in `anew` were to be deleted: one
+    that is left is written over. Any other that is there is where the group has come to, for who
+    was to initialize it before, a member or an admin, may have been stopped by a crash."""
 
     error_code: int = 0
     error_message: str | None = None
     response: ShareGroupHeartbeatResponse = field(default_factory=ShareGroupHeartbeatResponse)
     to_initialize: Partitions = field(default_factory=dict)
+    anew: frozenset[bytes] = frozenset()
     state_epoch: int = 0
 
 
@@ -125,6 +128,7 @@ def _beat(turn: Turn, caller: Caller, request: ShareGroupHeartbeatRequest) -> Be
     reason = None
     if is_new or has_changed:
         reason = f"{after.member_id} {'joined' if is_new else 'subscribed to other topics'}"
+    deleting = group.state_of.deleting
     to_initialize = begin_initializing(turn, group)
     after = advance(
         turn,
@@ -137,7 +141,12 @@ def _beat(turn: Turn, caller: Caller, request: ShareGroupHeartbeatRequest) -> Be
     restart_session(turn, group, after)
     is_told = request.member_epoch == JOIN_EPOCH or after.assigned != before.assigned
     response = _response(turn, group, after, after.assigned if is_told else None)
-    return Beaten(response=response, to_initialize=to_initialize, state_epoch=group.epoch)
+    return Beaten(
+        response=response,
+        to_initialize=to_initialize,
+        anew=deleting.intersection(to_initialize),
+        state_epoch=group.epoch,
+    )
 
 
 def _find(turn: Turn, request: ShareGroupHeartbeatRequest) -> ShareGroup:

@@ -99,10 +99,13 @@ class ShareShard:
         reply: Reply,
         now: Moment,
         leader_epoch: int = FIRST_EPOCH,
+        *,
+        if_absent: bool = False,
     ) -> Outcome:
-        """A fresh start: nothing of a state that was there is kept but its epochs. The start offset
-        is one of a log that is written to in this leader epoch, or, with NO_EPOCH, one that its log
-        has yet to reach: the group waits for it."""
+        """A fresh start: nothing of a state that was there is kept but its epochs; or, `if_absent`,
+        all of it, for it is enough that there is one. The start offset is one of a log that is
+        written to in this leader epoch, or, with NO_EPOCH, one that its log has yet to reach: the
+        group waits for it."""
 
         def command(outcome: Outcome) -> Initialized:
             state = self.states.get(key)
@@ -110,6 +113,8 @@ class ShareShard:
             if state is not None and NO_EPOCH != epoch < state.least_state_epoch:
                 raise KafkaError(ErrorCode.FENCED_STATE_EPOCH, "The state epoch is an old one.")
             self._check_topic(key)
+            if if_absent and state is not None:
+                return Initialized(key.partition)
             value = ShareSnapshotValue(
                 snapshot_epoch=0 if state is None else state.snapshot_epoch + 1,
                 state_epoch=epoch,
