@@ -541,6 +541,7 @@ async def test_a_flipped_bit_makes_no_other_offset(house: House) -> None:
         assert answer.groups[0].error_code == ErrorCode.NOT_COORDINATOR
         (told,) = again.events.named("coordinator_not_loaded")
         assert "is damaged at" in told["error"]
+        assert f"`ottla log repair {log.directory}` takes it out" in told["remedy"]
 
 
 def test_a_batch_that_claims_offsets_behind_the_log_is_not_replayed() -> None:

@@ -298,14 +298,20 @@ class Runner(Generic[S]):
 
     def _not_loaded(self, error: LoadFailed) -> None:
         self.failure = ErrorCode.NOT_COORDINATOR
+        # A disk that is full, or too few descriptors, may pass; what is unreadable will not.
+        may_pass = isinstance(error.__cause__, OSError)
+        directory = self.partition.log.directory
         self._coordinator.events.error(
             "coordinator_not_loaded",
             topic=self.partition.topic,
             partition=self.partition.index,
             error=str(error),
+            remedy=f"it is tried again in {RELOAD_AFTER_S:g} s"
+            if may_pass
+            else f"stop the broker; `ottla log verify {directory}` says what is damaged, and"
+            f" `ottla log repair {directory}` takes it out and keeps its bytes",
         )
-        if isinstance(error.__cause__, OSError):
-            # A disk that is full, or too few descriptors, may pass; what is unreadable will not.
+        if may_pass:
             self._coordinator.loop.call_later(RELOAD_AFTER_S, self._start_if_lost)
 
     def _start_if_lost(self) -> None:
