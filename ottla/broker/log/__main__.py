@@ -214,7 +214,9 @@ def repair(paths: tuple[str, ...], dry_run: bool, as_json: bool) -> int:
     mender = Repair(disk, LogConfig(), _Told(), now_ms=time.time_ns() // 1_000_000)
     left = planned = 0
     with _locked(disk, paths, dry_run=dry_run), _progress(reading, paths, shown=True) as advance:
-        for found in list(_verified(reading, paths, False, advance)):
+        verified = list(_verified(reading, paths, False, advance))
+        # Files first: the repair of a partition may write one anew that is to be set aside.
+        for found in sorted(verified, key=lambda one: isinstance(one, PartitionFacts)):
             findings = _mendable(reading, found, paths)
             for finding in findings:
                 if finding.fix is Fix.NOTHING:
@@ -227,7 +229,7 @@ def repair(paths: tuple[str, ...], dry_run: bool, as_json: bool) -> int:
                 _tell(_json(said) if as_json else ("would: " if dry_run else "") + sentence)
             if not dry_run and isinstance(found, PartitionFacts):
                 found.findings = findings
-                mender.partition(found, _places_of(found.directory))
+                mender.partition(found, _names_of(found.directory))
             elif not dry_run:
                 mender.file(findings[0])
     if not as_json and not planned and not left:
@@ -291,14 +293,13 @@ def _mendable(disk: Disk, found: PartitionFacts | Finding, paths: tuple[str, ...
     if not isinstance(found, PartitionFacts):
         return [without_marker(disk, found)]
     is_named = paths == (found.directory,)
-    places = _places_of(found.directory)
-    return without_losses(disk, found.directory, found.findings, places, is_named=is_named)
+    log_dirs = map(parent_of, _names_of(found.directory))
+    return without_losses(disk, found.directory, found.findings, log_dirs, is_named=is_named)
 
 
-def _places_of(directory: str) -> list[str]:
-    """The log dirs in which a broker may find a partition: by its name, or behind a link."""
-    names = {os.path.abspath(directory), os.path.realpath(directory)}
-    return sorted(map(parent_of, names))
+def _names_of(directory: str) -> list[str]:
+    """The paths by which a broker may find a partition: its own, and that behind a link."""
+    return sorted({os.path.abspath(directory), os.path.realpath(directory)})
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

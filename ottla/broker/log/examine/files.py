@@ -86,6 +86,8 @@ _BY_SUFFIX = {
     TRANSACTION_INDEX_SUFFIX: FileKind.TRANSACTION_INDEX,
     SNAPSHOT_SUFFIX: FileKind.PRODUCER_SNAPSHOT,
 }
+SEGMENT_KINDS = frozenset(_BY_SUFFIX.values())
+"""Those that have an offset in their name."""
 _BY_NAME = {
     checkpoints.LEADER_EPOCH_FILE: FileKind.LEADER_EPOCHS,
     checkpoints.RECOVERY_POINT_FILE: FileKind.OFFSETS,

@@ -14,6 +14,10 @@
 
 A name that ends in .cut is never taken twice (`asides.py`).
 
+Where a range goes that ends a segment, offsets are missing between two files. A recovery would take
+that for a loss, and drop what follows, if it does not know that this was durable: so the recovery
+point is raised first, behind the range.
+
 Nothing that may be a record is thrown away, and a crash at any point leaves the old or the new.
 Offsets of what was taken out are missing afterwards, as after compaction, and readers pass over
 them; so no more is taken out than what no reader could have read.
@@ -22,18 +26,27 @@ them; so no more is taken out than what no reader could have read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 from ottla.broker.log.asides import free_name, keep_copy
 from ottla.broker.log.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     LEADER_EPOCH_FILE,
+    RECOVERY_POINT_FILE,
+    MalformedFile,
     format_rows,
     parent_of,
+    parse_offsets,
+    read_whole,
     write_atomically,
+    write_offsets,
 )
+from ottla.broker.log.directories import Kind, parse_name
+from ottla.broker.log.examine.files import LOG_DIR_KINDS, SEGMENT_KINDS, classify, holds
 from ottla.broker.log.examine.findings import Finding, Fix
 from ottla.broker.log.examine.partition import PartitionFacts, SegmentFacts
 from ottla.broker.log.examine.scan import READ_BYTES, Damage
+from ottla.broker.log.leader_epochs import LeaderEpochs
 from ottla.broker.log.leftovers import CLEANED_SUFFIX, SWAP_SUFFIX
 from ottla.broker.log.partition_dir import PartitionDir
 from ottla.broker.log.segment import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment
@@ -41,7 +54,7 @@ from ottla.broker.log.segments import sync_indexes
 from ottla.broker.log.transaction_index import AbortedTransaction, pack
 from ottla.broker.log.waypoints import WAYPOINT_FILE, read_waypoint
 from ottla.broker.ports import Disk, Events, File
-from ottla.config.types import LogConfig
+from ottla.config.types import LONG_MAX, LogConfig
 
 
 def plan(findings: list[Finding]) -> Iterator[str]:
@@ -76,18 +89,22 @@ class Repair:
         self._events = events
         self._now_ms = now_ms
 
-    def partition(self, facts: PartitionFacts, log_dirs: Iterable[str] = ()) -> None:
+    def partition(self, facts: PartitionFacts, paths: Iterable[str] = ()) -> None:
         """Does for a partition what `plan` says of its findings.
 
-        `log_dirs` are those in which a broker may find it: its parent, if they are not told.
+        `paths` are those of its directory by which a broker may find it, if it has more than one.
         """
+        paths = list(paths) or [facts.directory]
         directory = PartitionDir(self._disk, facts.directory, self._events)
         if any(finding.fix in (Fix.CUT_TAIL, Fix.TAKE_OUT) for finding in facts.findings):
-            for log_dir in log_dirs or [parent_of(facts.directory)]:
-                self._take_marker(log_dir)
+            for path in paths:
+                self._take_marker(parent_of(path))
         by_path: dict[str, set[Fix]] = {}
         for finding in facts.findings:
             by_path.setdefault(finding.path, set()).add(finding.fix)
+        point = _behind_gaps(facts, by_path)
+        if point > 0:
+            self._raise_recovery_point(facts, paths, point)
         for segment in facts.segments:
             self._mend_segment(directory, segment, by_path)
         if any(Fix.REWRITE_EPOCHS in fixes for fixes in by_path.values()):
@@ -113,6 +130,48 @@ class Repair:
         if self._disk.exists(marker):
             self._disk.remove(marker)
             self._disk.sync_dir(log_dir)
+
+    def _raise_recovery_point(self, facts: PartitionFacts, paths: list[str], point: int) -> None:
+        """Says of a partition in a log dir that it was durable up to an offset, and makes it so."""
+        for path in paths:
+            name = parse_name(path.rpartition("/")[2])
+            rows_path = f"{parent_of(path)}/{RECOVERY_POINT_FILE}"
+            if name is None or name.kind is not Kind.PARTITION:
+                continue  # no broker has a row for it
+            if not holds(self._disk, parent_of(path), LOG_DIR_KINDS):
+                continue  # nor for a copy that lies elsewhere
+            try:
+                rows = parse_offsets(read_whole(self._disk, rows_path) or b"")
+            except MalformedFile:
+                rows = {}
+                self._disk.rename(rows_path, free_name(self._disk, rows_path))
+            if rows.get((name.topic, name.partition), 0) < point:
+                self._sync_below(facts, point)
+                rows[name.topic, name.partition] = point
+                write_offsets(self._disk, rows_path, rows)
+
+    def _sync_below(self, facts: PartitionFacts, point: int) -> None:
+        """Brings to disk what no recovery reads again, and the leader epochs that only it finds."""
+        for name in self._disk.list(facts.directory):
+            found = classify(f"{facts.directory}/{name}")
+            if found is not None and found.kind in SEGMENT_KINDS and found.base_offset < point:
+                file = self._disk.open(found.path)
+                try:
+                    file.sync()
+                finally:
+                    file.close()
+        path = f"{facts.directory}/{LEADER_EPOCH_FILE}"
+        try:
+            epochs = LeaderEpochs.parse(read_whole(self._disk, path) or b"")
+        except MalformedFile:
+            epochs = LeaderEpochs()
+        for epoch, start in facts.epochs:
+            if epoch > epochs.latest:
+                epochs.assign(epoch, start)
+        data = epochs.unwritten(LONG_MAX)
+        if data is not None:
+            write_atomically(self._disk, path, data)
+        self._disk.sync_dir(facts.directory)
 
     def _take_waypoint(self, directory: PartitionDir, base_offset: int) -> None:
         """What it says of a segment is not so any more: the next start would only be told so."""
@@ -201,6 +260,16 @@ class Repair:
             write_atomically(self._disk, path, pack(aborted))
         else:
             self._disk.remove(path)
+
+
+def _behind_gaps(facts: PartitionFacts, by_path: dict[str, set[Fix]]) -> int:
+    """Where the last segment begins before which a range is taken out at the end of another."""
+    point = 0
+    for segment, following in pairwise(facts.segments):
+        is_taken = Fix.TAKE_OUT in by_path.get(segment.file.path, ())
+        if is_taken and _is_tail(segment, segment.damages[-1]):
+            point = following.file.base_offset
+    return point
 
 
 def _is_tail(facts: SegmentFacts, damage: Damage) -> bool:
