@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from ottla.config.broker import BrokerConfig, Layers, acting_keys, with_both_ids
 from ottla.config.keys import Key
-from ottla.config.properties import parse_properties
+from ottla.config.properties import MalformedEscape, parse_properties
 from ottla.config.types import ConfigError
 
 _NOT_KEYS = re.compile(
@@ -148,7 +148,11 @@ def _from_file(path: str) -> Iterator[tuple[str, Setting]]:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not UTF-8 text.") from error
-    for one in parse_properties(text):
+    try:
+        properties = parse_properties(text)
+    except MalformedEscape as error:
+        raise ConfigError(f"{path}, {error}") from error
+    for one in properties:
         origin = f"{os.path.basename(path)}:{one.line}"
         yield one.name, Setting(one.name, one.value.strip(), origin)
 

@@ -2,6 +2,8 @@
 
 An escape names a unit of UTF-16, as Java's strings consist of. Two that make a pair are the one
 character that they stand for; one alone stays, and no file or record can hold it.
+
+White space is space, tab and form feed and nothing else, and a line ends with \\n, \\r or both.
 """
 
 from __future__ import annotations
@@ -10,10 +12,15 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_KEY = re.compile(r"(?:[^\\\s=:]|\\.)*", re.DOTALL)
-_SEPARATOR = re.compile(r"\s*[=:]?\s*")
+_BLANKS = " \t\f"
+_KEY = re.compile(r"(?:[^\\ \t\f=:]|\\.)*", re.DOTALL)
+_SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+class MalformedEscape(ValueError):
+    """As Java, which refuses the file; the text is a sentence without the file's name."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -26,7 +33,10 @@ class Property:
 
 
 def parse_properties(text: str) -> list[Property]:
-    """The settings in the order of the file; of a name that stands twice, Java takes the last."""
+    """The settings in the order of the file; of a name that stands twice, Java takes the last.
+
+    Raises MalformedEscape.
+    """
     properties = []
     for number, line in _logical_lines(text):
         key = _KEY.match(line)
@@ -34,21 +44,34 @@ def parse_properties(text: str) -> list[Property]:
         separator = _SEPARATOR.match(line, key.end())
         assert separator is not None
         value = line[separator.end() :]
-        properties.append(Property(_unescape(key[0]), _unescape(value), number))
+        try:
+            properties.append(Property(_unescape(key[0]), _unescape(value), number))
+        except MalformedEscape as error:
+            raise MalformedEscape(f"line {number}: {error}") from error
     return properties
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """(number of the first line, line) with continued lines joined and comments left out."""
-    lines = iter(enumerate(re.split(r"\r\n|\r|\n", text), start=1))
-    for number, raw in lines:
-        line = raw.lstrip(" \t\f")
-        if not line or line[0] in "#!":
-            continue
-        while _is_continued(line):
-            _, following = next(lines, (number, ""))
-            line = line[:-1] + following.lstrip(" \t\f")
-        yield number, line
+    """(number of the first line, line) with continued lines joined and comments left out.
+
+    A line begins with its first character: behind a backslash alone, what follows is not joined to
+    anything, and may be a comment. Where one ends the file, Java has an empty key; here is none.
+    """
+    first, joined = 0, ""
+    for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
+        line = raw.lstrip(_BLANKS)
+        if not joined:
+            if line.startswith(("#", "!")):
+                continue
+            first = number
+        joined += line
+        if _is_continued(joined):
+            joined = joined[:-1]
+        elif joined:
+            yield first, joined
+            joined = ""
+    if joined:
+        yield first, joined
 
 
 def _is_continued(line: str) -> bool:
@@ -64,4 +87,10 @@ def _unescaped(match: re.Match[str]) -> str:
     escaped = match[1]
     if len(escaped) == 5:
         return chr(int(escaped[1:], 16))
+    if escaped == "u":
+        shown = match.string[match.start() : match.start() + 6]
+        raise MalformedEscape(
+            f"{shown} is no escape, for four hexadecimal digits belong behind \\u;"
+            " a backslash itself is written twice."
+        )
     return _CONTROLS.get(escaped, escaped)

@@ -429,6 +429,9 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "bytes").write_bytes(b"\xff")
     with pytest.raises(ConfigError, match="not UTF-8"):
         load(tmp_path / "bytes")
+    (tmp_path / "escape").write_text("# one\nlog.dirs=C:\\users\n")
+    with pytest.raises(ConfigError, match=r"escape, line 2: \\users is no escape"):
+        load(tmp_path / "escape")
 
 
 def test_ipv6_hosts_are_written_in_brackets() -> None:
