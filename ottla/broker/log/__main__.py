@@ -214,9 +214,7 @@ def repair(paths: tuple[str, ...], dry_run: bool, as_json: bool) -> int:
     mender = Repair(disk, LogConfig(), _Told(), now_ms=time.time_ns() // 1_000_000)
     left = planned = 0
     with _locked(disk, paths, dry_run=dry_run), _progress(reading, paths, shown=True) as advance:
-        verified = list(_verified(reading, paths, False, advance))
-        # Files first: the repair of a partition may write one anew that is to be set aside.
-        for found in sorted(verified, key=lambda one: isinstance(one, PartitionFacts)):
+        for found in _to_mend(reading, paths, advance):
             findings = _mendable(reading, found, paths)
             for finding in findings:
                 if finding.fix is Fix.NOTHING:
@@ -285,6 +283,16 @@ def _verified(
             if isinstance(found, PartitionFacts) and not os.path.isdir(path):
                 found.findings = [one for one in found.findings if one.path == path]
             yield found
+
+
+def _to_mend(
+    disk: Disk, paths: tuple[str, ...], advance: Progress
+) -> Iterator[PartitionFacts | Finding]:
+    """What is found at each path once those before it are mended: one may lie in another."""
+    for path in paths:
+        verified = list(_verified(disk, (path,), False, advance))
+        # Files first: the repair of a partition may write one anew that is to be set aside.
+        yield from sorted(verified, key=lambda one: isinstance(one, PartitionFacts))
 
 
 def _mendable(disk: Disk, found: PartitionFacts | Finding, paths: tuple[str, ...]) -> list[Finding]:

@@ -97,6 +97,18 @@ def test_repair_tells_then_mends_and_takes_the_mark_of_a_clean_stop(
     assert not (log_dir / ".kafka_cleanshutdown").exists()
 
 
+def test_what_lies_at_two_of_the_paths_is_mended_once(
+    log_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was found the first time told of bytes that are others by then."""
+    path = harm(log_dir)
+    assert main(["log", "repair", str(log_dir), str(path.parent), str(path)]) == 0
+
+    assert len(capsys.readouterr().out.splitlines()) == 1
+    assert [one.name for one in path.parent.glob("*.cut")] == ["00000000000000000000.0.cut"]
+    assert main(["log", "verify", str(log_dir)]) == 0
+
+
 def test_a_dry_run_leaves_no_file(log_dir: Path) -> None:
     harm(log_dir)
     before = sorted(log_dir.rglob("*"))
