@@ -56,17 +56,20 @@ async def apply_retention(rooms: Rooms) -> None:
     """
     logs = rooms.logs
     await in_worker(logs.checkpoint_recovery_points)
-    all_logs = logs.logs
-    for start in range(0, len(all_logs), LOGS_AT_ONCE):
-        await _delete_segments(rooms, all_logs[start : start + LOGS_AT_ONCE])
-        await asyncio.sleep(0)
+    await _delete_segments(rooms, logs.logs)
     for log in logs.deletions.take_unsynced():
         partition = rooms.replicas.get(log.topic, log.partition)
         if partition is not None:
             rooms.replicas.flush(partition)
 
 
-async def _delete_segments(rooms: Rooms, some: list[Log]) -> None:
+async def _delete_segments(rooms: Rooms, logs: list[Log]) -> None:
+    for start in range(0, len(logs), LOGS_AT_ONCE):
+        await _delete_segments_of_some(rooms, logs[start : start + LOGS_AT_ONCE])
+        await asyncio.sleep(0)
+
+
+async def _delete_segments_of_some(rooms: Rooms, some: list[Log]) -> None:
     """A few segments of each log, until none of them has more.
 
     Where the logs begin is on disk before a segment loses its name: a crash may bring back any of

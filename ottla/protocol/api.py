@@ -25,7 +25,6 @@ from ottla.protocol.messages import (
     producer_ids,
     quorum,
     quotas,
-    sasl,
     scram,
     share_group,
     share_state,
@@ -283,7 +282,6 @@ SERVED: Final[dict[int, Api]] = {
         _api(ApiKey.SYNC_GROUP, groups.SyncGroupRequest, groups.SyncGroupResponse),
         _api(ApiKey.DESCRIBE_GROUPS, groups.DescribeGroupsRequest, groups.DescribeGroupsResponse),
         _api(ApiKey.LIST_GROUPS, groups.ListGroupsRequest, groups.ListGroupsResponse),
-        _api(ApiKey.SASL_HANDSHAKE, sasl.SaslHandshakeRequest, sasl.SaslHandshakeResponse),
         _api(
             ApiKey.API_VERSIONS, api_versions.ApiVersionsRequest, api_versions.ApiVersionsResponse
         ),
@@ -335,11 +333,6 @@ SERVED: Final[dict[int, Api]] = {
             ApiKey.DESCRIBE_LOG_DIRS,
             log_dirs.DescribeLogDirsRequest,
             log_dirs.DescribeLogDirsResponse,
-        ),
-        _api(
-            ApiKey.SASL_AUTHENTICATE,
-            sasl.SaslAuthenticateRequest,
-            sasl.SaslAuthenticateResponse,
         ),
         _api(
             ApiKey.CREATE_PARTITIONS,

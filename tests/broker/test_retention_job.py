@@ -5,10 +5,16 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable
 
 import pytest
 
+from ottla.broker import retention_job
+from ottla.broker.handlers.context import Rooms
 from ottla.broker.log.checkpoints import LOG_START_FILE, read_offsets
+from ottla.broker.log.log import Log
+from ottla.broker.log.segment import Segment
 from ottla.broker.retention_job import apply_retention, remove_deleted
 from ottla.testing.platter import CrashMode
 from tests.handlers.rooms import DATA_DIR, START_MS, House
@@ -124,3 +130,32 @@ async def test_the_age_of_segments_is_read_by_the_worker(days: int, left: int) -
             assert len(log.segments) == left
             assert disk.waits_of(threading.get_ident()) == []
             assert log.segments[0].is_loaded
+
+
+@pytest.mark.parametrize("job", [apply_retention, remove_deleted])
+async def test_of_many_logs_a_turn_looks_at_some(
+    job: Callable[[Rooms], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of those that have waited for a flush, as all of a broker's may at once."""
+    monkeypatch.setattr(retention_job, "LOGS_AT_ONCE", 2)
+    async with House() as house:
+        await house.create("t", partitions=5)
+        deletions, turns = house.rooms.logs.deletions, [0]
+        looked: Counter[int] = Counter()
+
+        def retire(log: Log, newest: object) -> list[Segment]:
+            looked[turns[0]] += 1
+            return []
+
+        async def count() -> None:
+            while True:
+                turns[0] += 1
+                await asyncio.sleep(0)
+
+        monkeypatch.setattr(deletions, "retire", retire)
+        monkeypatch.setattr(deletions, "take_held_back", lambda: house.rooms.logs.logs)
+        counting = asyncio.create_task(count())
+        await job(house.rooms)
+        counting.cancel()
+
+        assert sorted(looked.values()) == [1, 2, 2]

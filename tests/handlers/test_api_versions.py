@@ -20,8 +20,8 @@ KAFKAS = """
     83:0-0 84:0-0 85:0-1 86:0-0 87:0-1 88:0-0 89:0-0 90:0-1 91:0-0 92:0-0
 """
 """What Apache Kafka 4.3.1 lists on a broker's listener: key:least version-newest."""
-NOT_SERVED = {29, 30, 31, 38, 39, 40, 41, 51, 80, 81, 88, 89}
-"""ACLs, delegation tokens, new SCRAM credentials, other voters, Kafka Streams' own groups."""
+NOT_SERVED = {17, 29, 30, 31, 36, 38, 39, 40, 41, 51, 80, 81, 88, 89}
+"""SASL, ACLs, delegation tokens, new SCRAM credentials, other voters, Kafka Streams' own groups."""
 
 
 @pytest.mark.parametrize("version", range(5))

@@ -342,18 +342,16 @@ class _Opening:
             self._directory,
             self._report,
             recovery_point=recovery_point,
-            cleaned_end=self._cleaned_end(),
+            cleaned_end=self._cleaned_end if self._config.compacted else None,
             deleted=self._contents.deleted_segments,
             on_segment=self._keep_producers,
             on_batch=self._take_up,
             on_lost=self._end_by_index,
         )
 
-    def _cleaned_end(self) -> int | None:
-        """How far Apache Kafka's cleaner has come; None if nothing is compacted here. A copy, which
-        may begin again, has the gaps of its log, wherever that was cleaned."""
-        if not self._config.compacted:
-            return None
+    def _cleaned_end(self) -> int:
+        """How far Apache Kafka's cleaner has come. A copy, which may begin again, has the gaps of
+        its log, wherever that was cleaned."""
         log_dir, _, name = self._directory.path.rpartition("/")
         known = parse_name(name)
         if known is None or known.kind is not Kind.PARTITION:

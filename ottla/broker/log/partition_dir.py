@@ -53,6 +53,7 @@ class PartitionDir:
         # Whether the directory has been set aside, its log deleted or replaced.
         self.moved = False
         self._naming = threading.Lock()
+        # Reentrant: a simulated disk does the work of two threads in one.
         self._syncing = threading.RLock()
         # Why the names in it are not to be had on disk any more.
         self._failed_sync: OSError | None = None

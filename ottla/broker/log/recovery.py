@@ -113,13 +113,14 @@ class Recovery:
         report: RecoveryReport,
         *,
         recovery_point: int,
-        cleaned_end: int | None,
+        cleaned_end: Callable[[], int] | None,
         deleted: list[int],
         on_segment: OnSegment,
         on_batch: OnBatch,
         on_lost: OnLost,
     ) -> None:
-        """Below `cleaned_end` compaction may have left gaps; None if the log is not compacted.
+        """Below `cleaned_end`, which is asked where there is a gap, compaction may have left it;
+        None if the log is not compacted.
         `on_segment` hears of each segment before its first batch, `on_batch` of each batch, and
         `on_lost` of each aborted transaction whose marker damage has taken."""
         self.report = report
@@ -175,7 +176,7 @@ class Recovery:
         segments that it has replaced lie there."""
         if self._cleaned_end is None:
             return False
-        return end <= self._cleaned_end or self._has_deleted(start, end)
+        return end <= self._cleaned_end() or self._has_deleted(start, end)
 
     def _has_deleted(self, start: int, end: int) -> bool:
         return any(start <= base < end for base in self._deleted)

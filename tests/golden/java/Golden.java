@@ -47,7 +47,6 @@ public final class Golden {
         "DeleteGroups", "AlterReplicaLogDirs", "ElectLeaders", "AlterPartitionReassignments",
         "ListPartitionReassignments", "UpdateFeatures", "DescribeProducers", "UnregisterBroker",
         "ListConfigResources", "DescribeClientQuotas", "AlterClientQuotas",
-        "SaslHandshake", "SaslAuthenticate",
         "DescribeUserScramCredentials", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe",
         "ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge",
         "InitializeShareGroupState", "ReadShareGroupState", "WriteShareGroupState",
